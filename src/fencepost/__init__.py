@@ -1,0 +1,18 @@
+"""Fencepost: a transactional log that speaks Kafka's protocol and keeps Kafka's files, in Python."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.embedded import Broker
+
+__all__ = ["Broker"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The command line and the wire codec must not pay for the broker's imports.
+    if name == "Broker":
+        from fencepost.embedded import Broker
+
+        return Broker
+    raise AttributeError(f"module 'fencepost' has no attribute {name!r}")

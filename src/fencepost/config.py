@@ -1,0 +1,233 @@
+"""Every setting, limit and default, under Kafka's own names where Kafka has one.
+
+`TopicConfig` is what one partition's log runs on. `BrokerConfig` is the broker's; its `log.*` settings are the defaults
+of the topics. Names that only Fencepost has say so in their documentation.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+
+from fencepost.settings import INT_MAX, LONG_MAX, InvalidSetting, Setting, declared_settings, parse_settings, setting
+
+_POLICIES = ("compact", "delete")
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    cleanup_policy: tuple[str, ...] = setting("list", ("delete",), "Delete old segments, compact them, or both.", choices=_POLICIES)
+    compression_type: str = setting("string", "producer", "Codec the log keeps; `producer` keeps what was sent.", choices=_CODECS)
+    compression_gzip_level: int = setting("int", -1, "Level when the broker itself compresses with gzip.", minimum=-1, maximum=9)
+    compression_lz4_level: int = setting("int", 9, "Level when the broker itself compresses with lz4.", minimum=1, maximum=17)
+    compression_zstd_level: int = setting("int", 3, "Level when the broker itself compresses with zstd.", minimum=-131072, maximum=22)
+    delete_retention_ms: int = setting("long", 86_400_000, "How long tombstones and markers outlive compaction.", minimum=0)
+    file_delete_delay_ms: int = setting("long", 60_000, "Wait before a deleted segment's files are removed.", minimum=0)
+    flush_messages: int = setting("long", LONG_MAX, "Force a sync after this many records.", minimum=1)
+    flush_ms: int = setting("long", LONG_MAX, "Force a sync after this time.", minimum=0)
+    follower_replication_throttled_replicas: tuple[str, ...] = setting("list", (), "Replicas whose catching up is throttled.")
+    index_interval_bytes: int = setting("int", 4096, "Bytes of log between two index entries.", minimum=0)
+    leader_replication_throttled_replicas: tuple[str, ...] = setting("list", (), "Replicas whose serving is throttled.")
+    max_compaction_lag_ms: int = setting("long", LONG_MAX, "Longest time a record may wait for compaction.", minimum=1)
+    max_message_bytes: int = setting("int", 1_048_588, "Largest batch accepted.", minimum=0)
+    message_timestamp_after_max_ms: int = setting("long", 3_600_000, "How far a timestamp may lie in the future.", minimum=0)
+    message_timestamp_before_max_ms: int = setting("long", LONG_MAX, "How far a timestamp may lie in the past.", minimum=0)
+    message_timestamp_type: str = setting("string", "CreateTime", "Whose clock stamps records.", choices=("CreateTime", "LogAppendTime"))
+    min_cleanable_dirty_ratio: float = setting("double", 0.5, "Share of dirty log that starts a compaction.", minimum=0, maximum=1)
+    min_compaction_lag_ms: int = setting("long", 0, "Shortest time a record stays uncompacted.", minimum=0)
+    min_insync_replicas: int = setting("int", 1, "Replicas that must have a record before acks=all is answered.", minimum=1)
+    preallocate: bool = setting("boolean", False, "Preallocate a new segment's file.")
+    retention_bytes: int = setting("long", -1, "Size a partition may grow to; -1 is no limit.")
+    retention_ms: int = setting("long", 604_800_000, "Age a record may reach; -1 is no limit.", minimum=-1)
+    segment_bytes: int = setting("int", 1_073_741_824, "Size at which a segment is rolled.", minimum=14)
+    segment_index_bytes: int = setting("int", 10_485_760, "Largest index of a segment.", minimum=4)
+    segment_jitter_ms: int = setting("long", 0, "Random part taken off segment.ms.", minimum=0)
+    segment_ms: int = setting("long", 604_800_000, "Age at which a segment is rolled.", minimum=1)
+    unclean_leader_election_enable: bool = setting("boolean", False, "Whether an out-of-sync replica may lead.")
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    # Who we are
+    node_id: int = setting("int", 1, "Id of this broker.", minimum=0)
+    broker_rack: str = setting("string", "", "Rack of this broker.")
+    listeners: tuple[str, ...] = setting("list", (), "Listeners as NAME://HOST:PORT; the command line's --listen is the first.")
+    advertised_listeners: tuple[str, ...] = setting("list", (), "Addresses given to clients, as NAME://HOST:PORT.")
+    unstable_api_versions_enable: bool = setting("boolean", False, "Advertise request versions that Kafka calls unstable.")
+
+    # Durability
+    flush: str = setting(
+        "string", "group", "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache as Kafka does.", choices=("group", "os")
+    )
+    flush_threads: int = setting("int", 4, "Fencepost: threads that sync files.", minimum=1, maximum=64)
+    log_flush_offset_checkpoint_interval_ms: int = setting("int", 60_000, "How often recovery points are written.", minimum=0)
+    log_flush_start_offset_checkpoint_interval_ms: int = setting("int", 60_000, "How often log start offsets are written.", minimum=0)
+
+    # Topics
+    auto_create_topics_enable: bool = setting("boolean", True, "Create a topic that Metadata asks for.")
+    num_partitions: int = setting("int", 1, "Partitions of a topic created without a number.", minimum=1)
+    default_replication_factor: int = setting("int", 1, "Replicas of a topic created without a number.", minimum=1)
+    delete_topic_enable: bool = setting("boolean", True, "Whether topics can be deleted.")
+    max_partitions_per_broker: int = setting("int", 100_000, "Fencepost: partitions this broker will hold.", minimum=1)
+
+    # Defaults of topics
+    compression_type: str = setting("string", "producer", "Codec of topics.", choices=_CODECS, dynamic=True)
+    compression_gzip_level: int = setting("int", -1, "See the topic setting.", minimum=-1, maximum=9, dynamic=True)
+    compression_lz4_level: int = setting("int", 9, "See the topic setting.", minimum=1, maximum=17, dynamic=True)
+    compression_zstd_level: int = setting("int", 3, "See the topic setting.", minimum=-131072, maximum=22, dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = setting("list", ("delete",), "See cleanup.policy.", choices=_POLICIES, dynamic=True)
+    log_cleaner_delete_retention_ms: int = setting("long", 86_400_000, "See delete.retention.ms.", minimum=0, dynamic=True)
+    log_segment_delete_delay_ms: int = setting("long", 60_000, "See file.delete.delay.ms.", minimum=0, dynamic=True)
+    log_flush_interval_messages: int = setting("long", LONG_MAX, "See flush.messages.", minimum=1, dynamic=True)
+    log_flush_interval_ms: int = setting("long", LONG_MAX, "See flush.ms.", minimum=0, dynamic=True)
+    log_index_interval_bytes: int = setting("int", 4096, "See index.interval.bytes.", minimum=0, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = setting("long", LONG_MAX, "See max.compaction.lag.ms.", minimum=1, dynamic=True)
+    message_max_bytes: int = setting("int", 1_048_588, "See max.message.bytes.", minimum=0, dynamic=True)
+    log_message_timestamp_after_max_ms: int = setting("long", 3_600_000, "See message.timestamp.after.max.ms.", minimum=0, dynamic=True)
+    log_message_timestamp_before_max_ms: int = setting("long", LONG_MAX, "See message.timestamp.before.max.ms.", minimum=0, dynamic=True)
+    log_message_timestamp_type: str = setting(
+        "string", "CreateTime", "See message.timestamp.type.", choices=("CreateTime", "LogAppendTime"), dynamic=True
+    )
+    log_cleaner_min_cleanable_ratio: float = setting("double", 0.5, "See min.cleanable.dirty.ratio.", minimum=0, maximum=1, dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = setting("long", 0, "See min.compaction.lag.ms.", minimum=0, dynamic=True)
+    min_insync_replicas: int = setting("int", 1, "See the topic setting.", minimum=1, dynamic=True)
+    log_preallocate: bool = setting("boolean", False, "See preallocate.", dynamic=True)
+    log_retention_bytes: int = setting("long", -1, "See retention.bytes.", dynamic=True)
+    log_retention_ms: int = setting("long", 604_800_000, "See retention.ms.", minimum=-1, dynamic=True)
+    log_segment_bytes: int = setting("int", 1_073_741_824, "See segment.bytes.", minimum=14, dynamic=True)
+    log_index_size_max_bytes: int = setting("int", 10_485_760, "See segment.index.bytes.", minimum=4, dynamic=True)
+    log_roll_jitter_ms: int = setting("long", 0, "See segment.jitter.ms.", minimum=0, dynamic=True)
+    log_roll_ms: int = setting("long", 604_800_000, "See segment.ms.", minimum=1, dynamic=True)
+    unclean_leader_election_enable: bool = setting("boolean", False, "See the topic setting.", dynamic=True)
+
+    # Cleaning
+    log_retention_check_interval_ms: int = setting("long", 300_000, "How often retention is applied.", minimum=1)
+    log_cleaner_enable: bool = setting("boolean", True, "Whether compacted topics are compacted.")
+    log_cleaner_backoff_ms: int = setting("long", 15_000, "Wait between two looks for something to compact.", minimum=0, dynamic=True)
+    log_cleaner_dedupe_keys_max: int = setting("int", 5_000_000, "Fencepost: distinct keys one compaction pass holds in memory.", minimum=1)
+
+    # Producers
+    producer_id_expiration_ms: int = setting("int", 86_400_000, "Idle time after which a producer is forgotten.", minimum=1, dynamic=True)
+    producer_id_expiration_check_interval_ms: int = setting("int", 600_000, "How often idle producers are looked for.", minimum=1)
+
+    # Groups
+    group_initial_rebalance_delay_ms: int = setting("int", 3_000, "Wait for more members before the first rebalance.")
+    group_min_session_timeout_ms: int = setting("int", 6_000, "Shortest session time-out a member may ask for.")
+    group_max_session_timeout_ms: int = setting("int", 1_800_000, "Longest session time-out a member may ask for.")
+    group_max_size: int = setting("int", INT_MAX, "Members one group may have.", minimum=1)
+    offset_metadata_max_bytes: int = setting("int", 4096, "Largest metadata of a committed offset.")
+    offsets_commit_timeout_ms: int = setting("int", 5_000, "How long a commit may take.", minimum=1)
+    offsets_retention_minutes: int = setting("int", 10_080, "How long offsets of an empty group are kept.", minimum=1)
+    offsets_retention_check_interval_ms: int = setting("long", 600_000, "How often expired offsets are looked for.", minimum=1)
+    offsets_topic_num_partitions: int = setting("int", 50, "Partitions of __consumer_offsets.", minimum=1)
+    offsets_topic_replication_factor: int = setting("int", 1, "Replicas of __consumer_offsets.", minimum=1)
+    offsets_topic_segment_bytes: int = setting("int", 104_857_600, "Segment size of __consumer_offsets.", minimum=1)
+    offsets_topic_compression_codec: int = setting("int", 0, "Codec of __consumer_offsets.", minimum=0, maximum=0)
+
+    # Fetching
+    fetch_max_bytes: int = setting("int", 57_671_680, "Most bytes one fetch returns.", minimum=1024)
+    max_incremental_fetch_session_cache_slots: int = setting("int", 1_000, "Fetch sessions kept.", minimum=0)
+
+    # Bounds
+    socket_request_max_bytes: int = setting("int", 104_857_600, "Largest request accepted.", minimum=1)
+    connections_max_idle_ms: int = setting("long", 600_000, "Idle connections end after this.")
+    max_connections: int = setting("int", 4_096, "Connections at one time.", minimum=0)
+    max_connections_per_ip: int = setting("int", 4_096, "Connections of one address at one time.", minimum=0)
+    request_frame_timeout_ms: int = setting("long", 30_000, "Fencepost: time a started request may take to arrive.", minimum=1)
+    response_buffer_max_bytes: int = setting("int", 134_217_728, "Fencepost: unread answers one connection may pile up.", minimum=1024)
+    response_stall_timeout_ms: int = setting("long", 30_000, "Fencepost: time a reader may leave a full buffer unread.", minimum=1)
+    pipelined_requests_max: int = setting("int", 1_000, "Fencepost: unanswered requests of one connection before it is read no further.", minimum=1)
+    parked_requests_max: int = setting("int", 50_000, "Fencepost: requests of all connections that may wait at one time.", minimum=1)
+    receive_buffers_max_bytes: int = setting("long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576)
+    decompressed_batch_max_bytes: int = setting("int", 67_108_864, "Fencepost: what one compressed batch may unpack to.", minimum=1024)
+    open_files_max: int = setting("int", 0, "Fencepost: files kept open at a time; 0 takes three quarters of the process's limit.", minimum=0)
+
+
+# A topic setting takes its default from this broker setting.
+BROKER_DEFAULT_OF: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+# Names people write that are another setting's, or Kafka's in another form.
+BROKER_NAME_HINTS: Mapping[str, str] = {
+    "broker.id": "use node.id",
+    "log.dirs": "use the option --data",
+    "log.dir": "use the option --data",
+    "port": "use the option --listen",
+    "log.retention.hours": "use log.retention.ms",
+    "log.retention.minutes": "use log.retention.ms",
+    "log.roll.hours": "use log.roll.ms",
+    "transactional.id.timeout.ms": "use transactional.id.expiration.ms (idle ids) or transaction.max.timeout.ms (open transactions)",
+    "max.transaction.timeout.ms": "use transaction.max.timeout.ms",
+}
+
+
+@cache
+def topic_settings() -> Mapping[str, Setting]:
+    return declared_settings(TopicConfig)
+
+
+@cache
+def broker_settings() -> Mapping[str, Setting]:
+    return declared_settings(BrokerConfig)
+
+
+def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
+    return parse_settings(BrokerConfig, texts, BROKER_NAME_HINTS)
+
+
+def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """A topic's settings: its own overrides on top of the broker's defaults. Raises InvalidSetting."""
+    inherited = {
+        name.replace(".", "_"): getattr(broker, source.replace(".", "_")) for name, source in BROKER_DEFAULT_OF.items()
+    }
+    config = dataclasses.replace(TopicConfig(**inherited), **_parsed(overrides))
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidSetting(
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        )
+    return config
+
+
+def _parsed(overrides: Mapping[str, str]) -> dict[str, object]:
+    known = topic_settings()
+    values: dict[str, object] = {}
+    for name, text in overrides.items():
+        if name not in known:
+            raise InvalidSetting(f"Unknown topic config name: {name}")
+        values[name.replace(".", "_")] = known[name].parse(text)
+    return values

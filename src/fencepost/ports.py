@@ -1,0 +1,99 @@
+"""What the pure core needs from the world: time, disk, timers, randomness and background syncs.
+
+Two shells provide these: `fencepost.shell` (the real machine) and `fencepost.simulation` (virtual time, seeded
+faults). Nothing in the core may reach around them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump. Only for timestamps that people or Kafka's formats see."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back. Every time-out is measured with this."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run after the event that is being handled now, before anything waits again."""
+
+
+class Randomness(Protocol):
+    def random_bytes(self, count: int) -> bytes: ...
+
+
+class File(Protocol):
+    """One file, addressed by position. Not thread safe, but for `sync`."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to `count` bytes; fewer only at the end of the file."""
+
+    def write(self, position: int, data: Buffer) -> None:
+        """All of `data` at `position`, or OSError with the file cut back to what it was (nothing torn)."""
+
+    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Like `write`, for several buffers in a row."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Make what was written durable (fdatasync). May run in a helper thread. OSError means the data may be lost."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system below one data directory. Paths are absolute strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, directory: str) -> list[str]:
+        """Sorted names."""
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def make_directory(self, path: str) -> None:
+        """With parents; an existing one is fine."""
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        """Replace a small file: write aside, sync, rename, sync the directory."""
+
+    def write_bytes(self, path: str, data: Buffer) -> None:
+        """Replace a small file without syncing: for what recovery can rebuild."""
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class Flusher(Protocol):
+    """Group commit. `sync` makes the files durable and calls back on the event loop with None or the OSError."""
+
+    def sync(self, files: Iterable[File], done: Callable[[OSError | None], None]) -> None: ...

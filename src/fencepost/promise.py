@@ -1,0 +1,47 @@
+"""A one-shot result that is filled in later.
+
+The pure core answers some calls at once and parks others (a fetch that waits for data, an acknowledgement that waits
+for a sync, a join that waits for the group). A parked answer is a Promise. Callbacks run synchronously in the order
+in which they were added, so the same code runs the same way under the real and the simulated shell.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    __slots__ = ("_callbacks", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._callbacks: list[Callable[[T], None]] = []
+
+    @classmethod
+    def resolved(cls, value: T) -> "Promise[T]":
+        promise: Promise[T] = cls()
+        promise.resolve(value)
+        return promise
+
+    @property
+    def value(self) -> T:
+        assert self.done, "a promise was read before it was resolved"
+        return self._value  # type: ignore[return-value]
+
+    def resolve(self, value: T) -> None:
+        """Fill in the value. A second resolve is ignored: a time-out and an event may race for the same answer."""
+        if self.done:
+            return
+        self.done = True
+        self._value = value
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(value)
+
+    def then(self, callback: Callable[[T], None]) -> None:
+        if self.done:
+            callback(self._value)  # type: ignore[arg-type]
+        else:
+            self._callbacks.append(callback)
