@@ -1,0 +1,67 @@
+"""The broker under test: Fencepost, or with `--against apache` the real thing, to test the tests.
+
+One broker serves a whole session; tests keep apart by topic and group names of their own.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.peers.broker_process import BrokerProcess
+from tests.peers.fencepost_process import FencepostProcess
+from tests.peers.kafka import ApacheKafka
+
+KINDS: dict[str, type[BrokerProcess]] = {"fencepost": FencepostProcess, "apache": ApacheKafka}
+ADMIN_TIMEOUT_SECONDS = 20
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker" in metafunc.fixturenames:
+        against = metafunc.config.getoption("--against")
+        kinds = list(KINDS) if against == "both" else [against]
+        metafunc.parametrize("broker", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    with KINDS[request.param]() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def apache() -> Iterator[ApacheKafka]:
+    """The reference, for tests that compare answers."""
+    with ApacheKafka() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def fencepost() -> Iterator[FencepostProcess]:
+    with FencepostProcess() as process:
+        yield process
+
+
+_serial = itertools.count()
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names for topics and groups that no other test uses."""
+    return lambda stem: f"{stem}-{next(_serial)}"
+
+
+@pytest.fixture
+def new_topic(broker: BrokerProcess, unique: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a topic and returns its name."""
+
+    def create(partitions: int = 1, stem: str = "topic", **configs: str) -> str:
+        name = unique(stem)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        future = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name]
+        future.result(ADMIN_TIMEOUT_SECONDS)
+        return name
+
+    return create
