@@ -1,0 +1,110 @@
+"""Request and response headers, and frames with their length in front. The bodies are the codec's."""
+
+import struct
+from typing import Any, NamedTuple, TypeVar
+
+from fencepost.ports import Buffer
+from fencepost.wire.catalog import ApiKey, is_flexible
+from fencepost.wire.codec import decode, encode_into, join_small
+from fencepost.wire.errors import MalformedMessage
+
+_HEADER = struct.Struct(">hhih")
+_PREFIX = struct.Struct(">ii")
+FIXED_HEADER_BYTES = 8
+CLIENT_ID_BYTES_MAX = 4096
+
+M = TypeVar("M")
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: int
+    """Where the body starts in the frame."""
+
+
+def read_request_header(frame: memoryview, is_known: bool = True) -> RequestHeader:
+    """The header of a frame. For an unknown API or version (`is_known` false) only the fixed part can be trusted."""
+    try:
+        api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
+    except struct.error:
+        raise MalformedMessage("request shorter than its header") from None
+    if not is_known:
+        return RequestHeader(api_key, version, correlation_id, None, len(frame))
+    end = 10
+    client_id = None
+    if length >= 0:
+        end += length
+        if end > len(frame) or length > CLIENT_ID_BYTES_MAX:
+            raise MalformedMessage("client id longer than the request")
+        try:
+            client_id = str(frame[10:end], "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedMessage("client id is not UTF-8") from None
+    elif length != -1:
+        raise MalformedMessage("negative length of client id")
+    if is_flexible(api_key, version):
+        end = _skip_tags(frame, end)
+    return RequestHeader(api_key, version, correlation_id, client_id, end)
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    try:
+        count, position = _uvarint(frame, position)
+        for _ in range(count):
+            _, position = _uvarint(frame, position)
+            size, position = _uvarint(frame, position)
+            position += size
+            if position > len(frame):
+                raise MalformedMessage("tagged field longer than the request")
+    except IndexError:
+        raise MalformedMessage("truncated tagged fields") from None
+    return position
+
+
+def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise MalformedMessage("unsigned varint of more than 5 bytes")
+
+
+def response_frame(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
+    """A whole response, length included, in pieces ready to be written."""
+    # ApiVersions answers in the oldest header, so that a client can read it before it knows anything.
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version):
+        pieces: list[Buffer] = [b"", b"\0"]
+    else:
+        pieces = [b""]
+    encode_into(message, version, pieces.append)
+    size = 4 + sum(map(len, pieces))
+    pieces[0] = _PREFIX.pack(size, correlation_id)
+    return join_small(pieces)
+
+
+def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> list[Buffer]:
+    name = b"" if client_id is None else client_id.encode()
+    header = _HEADER.pack(api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
+    pieces: list[Buffer] = [b"", header]
+    if is_flexible(api_key, version):
+        pieces.append(b"\0")
+    encode_into(message, version, pieces.append)
+    pieces[0] = struct.pack(">i", sum(map(len, pieces)))
+    return join_small(pieces)
+
+
+def read_response(cls: type[M], api_key: int, version: int, frame: Buffer) -> tuple[int, M]:
+    """The correlation id and the message of a response frame (without its length)."""
+    view = memoryview(frame)
+    if len(view) < 4:
+        raise MalformedMessage("response shorter than its header")
+    position = 4
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version):
+        position = _skip_tags(view, position)
+    return int.from_bytes(view[:4], "big", signed=True), decode(cls, version, view, position)

@@ -1,0 +1,113 @@
+"""Message classes, one per struct over all its versions, made on first use from Kafka's own schemas.
+
+`from fencepost.wire.messages import FetchRequest` works for every schema in `schemas.json`; nested structs are
+attributes of the outer class. `messages.pyi` gives them to type checkers. Encoding is in `codec.py`.
+"""
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+ZERO_UUID = bytes(16)
+_INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64"})
+_FRESH = object()
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    text = resources.files("fencepost.wire").joinpath("schemas.json").read_bytes()
+    decoded: dict[str, Any] = msgspec.json.decode(text)
+    return decoded
+
+
+def message_names() -> list[str]:
+    return list(_schemas())
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    return _schemas()[name]  # type: ignore[no-any-return]
+
+
+def default_of(field: dict[str, Any]) -> Any:
+    """Kafka's default; for arrays and structs the marker that asks for a fresh one."""
+    kind, text = field["type"], field.get("default")
+    if text == "null":
+        return None
+    if kind in _INTEGERS:
+        return int(text, 0) if text else 0
+    if kind == "bool":
+        return text == "true"
+    if kind == "float64":
+        return float(text or 0)
+    if kind == "string":
+        return text or ""
+    if kind == "bytes":
+        return b""
+    if kind == "uuid":
+        return ZERO_UUID
+    if kind == "records":
+        return None
+    return _FRESH
+
+
+class _Message:
+    __slots__ = ()
+    schema_name = ""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _build(qualified: str, fields: list[dict[str, Any]], structs: dict[str, Any], common: dict[str, type]) -> type:
+    nested = {name: _build(f"{qualified}.{name}", inner, {}, common) for name, inner in structs.items()}
+    common = {**common, **nested}
+    for field in fields:
+        if "fields" in field:
+            name = field["type"].removeprefix("[]")
+            nested[name] = _build(f"{qualified}.{name}", field["fields"], {}, common)
+    names = tuple(snake_case(field["name"]) for field in fields)
+    scope: dict[str, Any] = {"_FRESH": _FRESH}
+    lines = [f"def __init__(self{', *' if names else ''}"]
+    body = []
+    for field, name in zip(fields, names, strict=True):
+        default = default_of(field)
+        scope[f"default_{name}"] = default
+        lines.append(f", {name}=default_{name}")
+        if default is _FRESH:
+            fresh = "[]"
+            if not field["type"].startswith("[]"):
+                scope[f"make_{name}"] = {**common, **nested}[field["type"]]
+                fresh = f"make_{name}()"
+            body.append(f"    self.{name} = {fresh} if {name} is _FRESH else {name}")
+        else:
+            body.append(f"    self.{name} = {name}")
+    exec("".join(lines) + "):\n" + ("\n".join(body) or "    pass"), scope)
+    attributes = {"__slots__": names, "__init__": scope["__init__"], "__qualname__": qualified, **nested}
+    return type(qualified.rsplit(".", 1)[-1], (_Message,), attributes)
+
+
+@cache
+def message_class(name: str) -> type[Any]:
+    schema = _schemas()[name]
+    made = _build(name, schema["fields"], schema["structs"], {})
+    made.schema_name = name  # type: ignore[attr-defined]
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_") and name in _schemas():
+        return message_class(name)
+    raise AttributeError(f"module 'fencepost.wire.messages' has no attribute {name!r}")

@@ -1,0 +1,158 @@
+"""The compiled codecs against themselves, against kio (an independent reader of the same protocol), and against hostile input."""
+
+import importlib
+import io
+import random
+
+import pytest
+
+from fencepost.wire import messages
+from fencepost.wire.codec import MESSAGE_ELEMENTS_MAX, decode, encode, encode_parts
+from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.messages import message_class, message_names, schema_of, snake_case
+
+CASES = [
+    pytest.param(name, version, id=f"{name}-v{version}")
+    for name in message_names()
+    for version in range(schema_of(name)["valid"][0], schema_of(name)["valid"][1] + 1)
+]
+INTEGER_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+
+
+def random_message(name: str, version: int, source: random.Random):
+    schema = schema_of(name)
+    flexible = schema["flexible"] is not None and version >= schema["flexible"]
+
+    def present(bounds):
+        return bounds is not None and bounds[0] <= version <= bounds[1]
+
+    def fill(cls, fields):
+        return cls(**{snake_case(f["name"]): value(cls, f) for f in fields if has(f)})
+
+    def has(field):
+        tagged_only = field.get("tag") is not None and not flexible
+        return present(field["versions"]) and not tagged_only
+
+    def value(cls, field):
+        if present(field.get("nullableVersions")) and source.random() < 0.2:
+            return None
+        kind = field["type"]
+        if kind.startswith("[]"):
+            return [single(cls, field, kind[2:]) for _ in range(source.randrange(3))]
+        return single(cls, field, kind)
+
+    def single(cls, field, kind):
+        if kind in INTEGER_BITS:
+            if snake_case(field["name"]).endswith("error_code"):
+                return source.choice([0, 1, 3, 16, 35, 87])
+            if snake_case(field["name"]).endswith("_ms"):
+                return source.randrange(2**31)
+            return source.getrandbits(INTEGER_BITS[kind])
+        if kind == "bool":
+            return source.random() < 0.5
+        if kind == "float64":
+            return source.random()
+        if kind == "string":
+            return source.choice(["", "orders", "zażółć", "x" * 200])
+        if kind == "bytes":
+            return source.randbytes(source.choice([0, 3, 300]))
+        if kind == "uuid":
+            return source.randbytes(16)
+        if kind == "records":
+            return source.randbytes(source.choice([0, 70]))
+        inner = getattr(cls, kind, None) or getattr(message_class(name), kind)
+        fields = field.get("fields") or schema["structs"][kind]
+        return fill(inner, fields)
+
+    return fill(message_class(name), schema["fields"])
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_what_is_encoded_reads_back_equal(name, version):
+    for seed in range(15):
+        message = random_message(name, version, random.Random(seed))
+        data = encode(message, version)
+        assert decode(message_class(name), version, data) == message
+        assert b"".join(encode_parts(message, version)) == data
+
+
+def kio_class(name: str, version: int):
+    kind = "request" if name.endswith("Request") else "response" if name.endswith("Response") else None
+    if kind is None:
+        return None
+    api = snake_case(name).removesuffix(f"_{kind}")
+    try:
+        module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
+    except ModuleNotFoundError:
+        return None
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize(("name", "version"), [case for case in CASES if str(case.values[0]).endswith(("Request", "Response"))])
+def test_kio_reads_our_bytes_and_writes_them_back_unchanged(name, version):
+    from kio.serial import entity_reader, entity_writer
+
+    schema_class = kio_class(name, version)
+    if schema_class is None:
+        pytest.skip(f"kio has no {name} v{version}")
+    read, write = entity_reader(schema_class), entity_writer(schema_class)
+    for seed in range(5):
+        data = encode(random_message(name, version, random.Random(seed)), version)
+        entity, size = read(data, 0)
+        assert size == len(data)
+        out = io.BytesIO()
+        write(out, entity)
+        assert out.getvalue() == data
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_damaged_bytes_give_a_message_or_malformed_message_and_nothing_else(name, version):
+    source = random.Random(f"{name}{version}")
+    data = encode(random_message(name, version, source), version)
+    damaged = [data[:cut] for cut in range(0, len(data), max(1, len(data) // 20))]
+    damaged += [data + b"\0", b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff" * 4]
+    for _ in range(30):
+        flipped = bytearray(data or b"\0")
+        flipped[source.randrange(len(flipped))] ^= 1 << source.randrange(8)
+        damaged.append(bytes(flipped))
+    for candidate in damaged:
+        try:
+            decode(message_class(name), version, candidate)
+        except MalformedMessage:
+            pass
+
+
+def test_an_array_longer_than_the_frame_is_refused_before_anything_is_allocated():
+    with pytest.raises(MalformedMessage):
+        decode(messages.MetadataRequest, 12, bytes.fromhex("ffffffff0f"))
+
+
+def test_a_message_cannot_unfold_to_more_elements_than_the_limit():
+    count = MESSAGE_ELEMENTS_MAX + 1
+    body = count.to_bytes(4, "big") + b"\x00\x00" * count
+    with pytest.raises(MalformedMessage, match="too many"):
+        decode(messages.MetadataRequest, 0, body)
+
+
+def test_unknown_tagged_fields_are_skipped():
+    plain = encode(messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+    assert plain.endswith(b"\0")
+    tagged = plain[:-1] + b"\x02" + b"\x05\x03abc" + b"\x63\x00"
+    assert decode(messages.ApiVersionsRequest, 3, tagged).client_software_name == "a"
+
+
+def test_the_worked_transaction_log_example_is_byte_for_byte_kafkas():
+    value = messages.TransactionLogValue(
+        producer_id=1000,
+        producer_epoch=0,
+        transaction_timeout_ms=60_000,
+        transaction_status=1,
+        transaction_partitions=[messages.TransactionLogValue.PartitionsSchema(topic="out", partition_ids=[0, 1])],
+        transaction_last_update_timestamp_ms=1700000000005,
+        transaction_start_timestamp_ms=1700000000000,
+        previous_producer_id=1000,
+        client_transaction_version=2,
+    )
+    assert (b"\0\1" + encode(value, 1)).hex() == (
+        "000100000000000003e800000000ea600102046f7574030000000000000001000000018bcfe568050000018bcfe5680002000800000000000003e802020002"
+    )
