@@ -1,0 +1,66 @@
+"""`python -m bench`: chooses the rows, runs them, prints the table and writes the JSON."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench import lifecycle, load, report, requests, scale, throughput
+from bench.experiment import Context, Experiment
+from bench.runner import Runner, say
+from bench.subjects import Launcher
+
+PAIRS_FULL, PAIRS_QUICK = 7, 2
+TABLE_COLUMNS = 180
+
+
+def all_experiments() -> list[Experiment]:
+    rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
+    return rows + scale.experiments()
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Fencepost and Apache Kafka side by side.")
+    parser.add_argument("--pairs", type=int, help=f"alternating pairs per row (default {PAIRS_FULL})")
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name matches")
+    parser.add_argument("--list", action="store_true", help="print the names of the rows and end")
+    parser.add_argument("--quick", action="store_true", help="few pairs and short samples, about three minutes")
+    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
+    parser.add_argument("--work", type=Path, default=load.BENCH / ".work", help="directory for both brokers' data")
+    parser.add_argument(
+        "--self-check", action="store_true", help="Apache Kafka against itself: every ratio should be about 1"
+    )
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    options = parse()
+    chosen = [row for row in all_experiments() if re.search(options.rows, row.name)]
+    if options.list:
+        print("\n".join(row.name for row in chosen))
+        return 0
+    pairs = options.pairs or (PAIRS_QUICK if options.quick else PAIRS_FULL)
+    if load.native() is None:
+        say("no C compiler: librdkafka is driven from Python, which is the bottleneck in many rows")
+    launcher = Launcher(options.work.resolve(), options.self_check)
+    context = Context(launcher, options.quick)
+    try:
+        outcome = Runner(context, pairs).run(chosen)
+    except pytest.skip.Exception as missing:
+        say(f"cannot run: {missing}")
+        return 2
+    finally:
+        context.java.close()
+        launcher.close()
+    report.print_table(outcome, Console(width=TABLE_COLUMNS))
+    words = ["python -m bench", f"--pairs {pairs}", "--quick" * options.quick, "--self-check" * options.self_check]
+    words.append(f"--rows {options.rows!r}" if options.rows else "")
+    report.write_json(outcome, " ".join(word for word in words if word), options.json)
+    return 1 if outcome.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

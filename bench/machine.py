@@ -1,0 +1,44 @@
+"""What the kernel says about a process: CPU time and memory, of it and its children. Linux only."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    resident_mb: float
+    proportional_mb: float
+
+
+def process_tree(pid: int) -> list[int]:
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:  # the thread ended meanwhile, or the kernel has no such file
+            continue
+        for child in children:
+            found += process_tree(int(child))
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all its threads, and its living and dead children."""
+    ticks = 0
+    for each in process_tree(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(int(field) for field in fields[11:15])
+    return ticks / TICKS_PER_SECOND
+
+
+def memory(pid: int) -> Memory:
+    totals = {"Rss:": 0, "Pss:": 0}
+    for each in process_tree(pid):
+        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
+            words = line.split()
+            if words[0] in totals:
+                totals[words[0]] += int(words[1])
+    return Memory(totals["Rss:"] / 1024, totals["Pss:"] / 1024)
