@@ -1,0 +1,274 @@
+"""Transactions of one partition that readers must not see past yet, and the index of those that were aborted.
+
+`OpenTransactions` owns the order of undecided transactions (the last stable offset rests on it); `AbortedTransactions`
+owns one segment's `.txnindex`. Neither knows epochs or sequences: that is `log.producers`.
+"""
+
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fencepost.ports import Disk, File
+
+_ENTRY = struct.Struct(">hqqqq")
+_OFFSET = struct.Struct(">q")
+ENTRY_BYTES = _ENTRY.size
+ENTRY_VERSION = 0
+_LAST_OFFSET_POSITION = 18
+_BLOCK_ENTRIES = 256
+_BLOCK_BYTES = _BLOCK_ENTRIES * ENTRY_BYTES
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    is_aborted: bool
+    last_stable_offset: int
+    """First offset of the earliest other open transaction, else the offset after the marker."""
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def encode(self) -> bytes:
+        return _ENTRY.pack(ENTRY_VERSION, *self)
+
+
+class CorruptTransactionIndex(Exception):
+    """A `.txnindex` that must be rebuilt from its segment."""
+
+
+class OpenTransactions:
+    """Undecided transactions: open ones, and completed ones whose marker is not below the high watermark yet.
+
+    Both grow in log order, so first and next are found without a search however many there are.
+    """
+
+    __slots__ = ("_completed", "_ongoing")
+
+    def __init__(self) -> None:
+        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id, ascending
+        # (marker offset, first offset), both ascending. A completed transaction that begins later and ends earlier than
+        # another can never decide the minimum, so it is not kept.
+        self._completed: deque[tuple[int, int]] = deque()
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        ongoing = self._ongoing
+        in_order = not ongoing or first_offset > next(reversed(ongoing))
+        ongoing[first_offset] = producer_id
+        if not in_order:  # only a snapshot lists them in another order
+            self._ongoing = OrderedDict(sorted(ongoing.items()))
+
+    def complete(self, first_offset: int, marker_offset: int) -> int:
+        """Move a transaction from open to completed; the last stable offset that its index entry records."""
+        completed = self._completed
+        self._ongoing.pop(first_offset, None)
+        while completed and completed[-1][1] >= first_offset:
+            completed.pop()
+        completed.append((marker_offset, first_offset))
+        first = self.first_undecided_offset()
+        return marker_offset + 1 if first is None else first
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        completed = self._completed
+        while completed and completed[0][0] < high_watermark:
+            completed.popleft()
+
+    def first_undecided_offset(self) -> int | None:
+        """Where the earliest open transaction begins, whatever the high watermark."""
+        return next(iter(self._ongoing), None)
+
+    def first_unstable_offset(self) -> int | None:
+        first = next(iter(self._ongoing), None)
+        if self._completed:
+            completed_first = self._completed[0][1]
+            return completed_first if first is None or completed_first < first else first
+        return first
+
+    def oldest(self) -> tuple[int, int] | None:
+        """First offset and producer id of the earliest open transaction."""
+        return next(iter(self._ongoing.items()), None)
+
+    def ongoing(self) -> Iterator[tuple[int, int]]:
+        """First offset and producer id of every open transaction, in log order."""
+        return iter(self._ongoing.items())
+
+    def __len__(self) -> int:
+        return len(self._ongoing)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._ongoing and not self._completed
+
+    def clear(self) -> None:
+        self._ongoing.clear()
+        self._completed.clear()
+
+
+class AbortedTransactions:
+    """One segment's `.txnindex`: 34-byte entries in order of their marker. The file exists only once there is an entry.
+
+    Entries stay packed in memory, with the smallest first offset of every block beside them, so that a query among a
+    hundred thousand entries touches few of them even when long transactions overlap many short ones.
+    """
+
+    __slots__ = ("_block_firsts", "_data", "_disk", "_file", "_path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: File | None = None
+        self._data: bytearray | None = None
+        self._block_firsts: list[int] = []
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def file(self) -> File | None:
+        """The file, if this object has written to it: to be synced with its segment."""
+        return self._file
+
+    def __len__(self) -> int:
+        return len(self._loaded()) // ENTRY_BYTES
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Raises OSError with nothing changed."""
+        data = self._loaded()
+        if data and entry.last_offset <= self._last_offset_at(len(data) - ENTRY_BYTES):
+            raise ValueError(f"{entry} does not follow the last entry of {self._path}")
+        if self._file is None:
+            self._file = self._disk.open(self._path, create=True)
+        encoded = entry.encode()
+        self._file.write(len(data), encoded)
+        if len(data) % _BLOCK_BYTES == 0:
+            self._block_firsts.append(entry.first_offset)
+        elif entry.first_offset < self._block_firsts[-1]:
+            self._block_firsts[-1] = entry.first_offset
+        data += encoded
+
+    def append_completed(self, completed: CompletedTransaction) -> None:
+        """What a marker ended, if it was an abort."""
+        if completed.is_aborted:
+            self.append(
+                AbortedTransaction(
+                    completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+                )
+            )
+
+    def collect(self, from_offset: int, to_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Aborted transactions that touch [from, to), and whether later segments can be left unsearched."""
+        data = self._loaded()
+        found: list[AbortedTransaction] = []
+        position = self._first_with_last_offset(from_offset)
+        block_firsts = self._block_firsts
+        end = len(data)
+        unpack = _ENTRY.unpack_from
+        while position < end:
+            block = position // _BLOCK_BYTES
+            block_end = min(end, (block + 1) * _BLOCK_BYTES)
+            if block_firsts[block] >= to_offset:
+                # Nothing here begins early enough. Only the last entry can tell whether the search is over: last
+                # stable offsets never fall.
+                if unpack(data, block_end - ENTRY_BYTES)[4] >= to_offset:
+                    return found, True
+                position = block_end
+                continue
+            while position < block_end:
+                _, producer_id, first_offset, last_offset, last_stable_offset = unpack(data, position)
+                if first_offset < to_offset:
+                    found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+                if last_stable_offset >= to_offset:
+                    return found, True
+                position += ENTRY_BYTES
+        return found, False
+
+    def entries(self) -> list[AbortedTransaction]:
+        return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(self._loaded())]
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every transaction whose marker is at or above `offset`."""
+        self._cut(self._first_with_last_offset(offset))
+
+    def reset(self) -> None:
+        """Forget everything, whether or not the file can be read."""
+        self._data = bytearray()
+        self._block_firsts = []
+        if self._file is not None or self._disk.exists(self._path):
+            self._opened().truncate(0)
+
+    def check(self, base_offset: int) -> None:
+        """Raises CorruptTransactionIndex for a file no writer could have made."""
+        previous = -1
+        for entry in self.entries():
+            if entry.last_offset < base_offset or entry.last_offset <= previous:
+                raise CorruptTransactionIndex(f"{self._path}: {entry} is out of order (base offset {base_offset})")
+            previous = entry.last_offset
+
+    def move_to(self, path: str) -> None:
+        """Follow a segment that was renamed."""
+        self.close()
+        if self._disk.exists(self._path):
+            self._disk.rename(self._path, path)
+        self._path = path
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _cut(self, position: int) -> None:
+        data = self._loaded()
+        if position >= len(data):
+            return
+        self._opened().truncate(position)
+        del data[position:]
+        self._index_blocks()
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self._path)
+        return self._file
+
+    def _loaded(self) -> bytearray:
+        if self._data is None:
+            content = bytearray(self._disk.read_bytes(self._path)) if self._disk.exists(self._path) else bytearray()
+            if len(content) % ENTRY_BYTES:
+                raise CorruptTransactionIndex(f"{self._path}: {len(content)} bytes are not whole entries")
+            for position in range(0, len(content), ENTRY_BYTES):
+                if content[position] or content[position + 1]:
+                    raise CorruptTransactionIndex(f"{self._path}: unknown entry version at byte {position}")
+            self._data = content
+            self._index_blocks()
+        return self._data
+
+    def _index_blocks(self) -> None:
+        data = self._data
+        assert data is not None
+        self._block_firsts = [
+            min(fields[2] for fields in _ENTRY.iter_unpack(data[start : start + _BLOCK_BYTES]))
+            for start in range(0, len(data), _BLOCK_BYTES)
+        ]
+
+    def _last_offset_at(self, position: int) -> int:
+        data = self._data
+        assert data is not None
+        return int(_OFFSET.unpack_from(data, position + _LAST_OFFSET_POSITION)[0])
+
+    def _first_with_last_offset(self, offset: int) -> int:
+        """Position of the first entry whose marker is at or above `offset`."""
+        low, high = 0, len(self._loaded()) // ENTRY_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if self._last_offset_at(middle * ENTRY_BYTES) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low * ENTRY_BYTES

@@ -1,0 +1,418 @@
+"""What one partition remembers of its producers: epochs, sequences, the last five batches, open transactions.
+
+Owns the rules by which a leader accepts, answers again or refuses a producer's batch or marker, in Kafka's order.
+Checks and effects are apart: `check_append` and `check_marker` change nothing, so that a write that fails leaves no
+trace; `update` and `apply_control` record what was written. Touches no file.
+"""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fencepost.log.open_transactions import CompletedTransaction, OpenTransactions
+from fencepost.log.producer_entries import (
+    NO_OFFSET,
+    BatchMetadata,
+    CorruptSnapshot,
+    ProducerEntry,
+    VerificationEntry,
+    VerificationGuard,
+    first_sequence_of,
+    read_snapshot,
+    write_snapshot,
+)
+from fencepost.ports import Buffer
+from fencepost.wire.batch import (
+    CONTROL_MASK,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    ControlType,
+    read_marker,
+)
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "BatchMetadata",
+    "CompletedTransaction",
+    "CorruptSnapshot",
+    "Origin",
+    "ProducerEntry",
+    "ProducerStateManager",
+    "VerificationEntry",
+    "VerificationGuard",
+    "read_snapshot",
+]
+
+EPOCH_MAX = 32767
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+
+
+class Origin(enum.Enum):
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """Offset commits and markers: no sequences."""
+    REPLICATION = "replication"
+    """Already checked by a leader: followed, never refused."""
+
+
+class ProducerStateManager:
+    __slots__ = (
+        "_producers",
+        "_verifications",
+        "map_end_offset",
+        "producer_id_expiration_ms",
+        "snapshot_offset",
+        "topic_partition",
+        "transactions",
+        "verification_enabled",
+    )
+
+    def __init__(
+        self, topic_partition: str, producer_id_expiration_ms: int, *, verification_enabled: bool = True
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.verification_enabled = verification_enabled
+        self.transactions = OpenTransactions()
+        self.map_end_offset = 0
+        """Everything below is reflected here."""
+        self.snapshot_offset = 0
+        """Offset of the newest snapshot taken or loaded; one at the same offset would say nothing new."""
+        self._producers: dict[int, ProducerEntry] = {}
+        self._verifications: dict[int, VerificationEntry] = {}
+
+    # Reading
+
+    @property
+    def producers(self) -> Mapping[int, ProducerEntry]:
+        return MappingProxyType(self._producers)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and self.transactions.is_empty
+
+    def last_entry(self, producer_id: int) -> ProducerEntry | None:
+        return self._producers.get(producer_id)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch
+
+    def first_unstable_offset(self, high_watermark: int, log_start_offset: int) -> int | None:
+        """Readers of committed data stop here; None if nothing is undecided."""
+        transactions = self.transactions
+        if transactions.is_empty:
+            return None
+        transactions.on_high_watermark(high_watermark)
+        first = transactions.first_unstable_offset()
+        return first if first is None or first > log_start_offset else log_start_offset
+
+    def first_undecided_offset(self) -> int | None:
+        """Compaction stops here."""
+        return self.transactions.first_undecided_offset()
+
+    def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
+        oldest = self.transactions.oldest()
+        entry = None if oldest is None else self._producers.get(oldest[1])
+        if entry is None or entry.last_timestamp <= 0:
+            return False
+        return now_ms - entry.last_timestamp > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    # Before a write
+
+    def check_append(
+        self, header: BatchHeader, origin: Origin, verification_guard: VerificationGuard | None = None
+    ) -> BatchMetadata | None:
+        """None: write it. A value: it was written before, answer with that. KafkaError: refuse it."""
+        producer_id = header.producer_id
+        entry = self._producers.get(producer_id)
+        if (
+            entry is not None
+            and entry.next_sequence == header.base_sequence
+            and entry.producer_epoch == header.producer_epoch
+            and (header.attributes & TRANSACTIONAL_MASK != 0) == (entry.current_txn_first_offset >= 0)
+            and producer_id not in self._verifications
+        ):
+            return None
+        if producer_id == NO_PRODUCER_ID or origin is Origin.REPLICATION:
+            return None
+        return self._check_carefully(header, entry, origin, verification_guard)
+
+    def _check_carefully(
+        self, header: BatchHeader, entry: ProducerEntry | None, origin: Origin, guard: VerificationGuard | None
+    ) -> BatchMetadata | None:
+        if origin is Origin.CLIENT and entry is not None and entry.producer_epoch == header.producer_epoch:
+            duplicate = _find_duplicate(entry, header.base_sequence, header.last_sequence)
+            if duplicate is not None:
+                return duplicate
+        if header.is_transactional and not self.has_open_transaction(header.producer_id, header.producer_epoch):
+            self._check_epoch(header, entry)
+            self._check_verified(header, guard)
+        self._check_epoch(header, entry)
+        if origin is Origin.CLIENT:
+            self._check_sequence(header, entry)
+        if entry is not None and entry.current_txn_first_offset >= 0 and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open in {self.topic_partition} since offset "
+                f"{entry.current_txn_first_offset}, but sent a batch that is not transactional",
+            )
+        return None
+
+    def _check_epoch(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {header.producer_epoch} of producer {header.producer_id} in {self.topic_partition} is older "
+                f"than the last seen epoch {entry.producer_epoch}",
+            )
+
+    def _check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        if not self.verification_enabled or header.is_control:
+            return
+        verification = self._verifications.get(header.producer_id)
+        if guard is None or verification is None or verification.guard is not guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Record was not part of an ongoing transaction: producer {header.producer_id} epoch "
+                f"{header.producer_epoch} has none open in {self.topic_partition} and was not verified",
+            )
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        sequence = header.base_sequence
+        verification = self._verifications.get(header.producer_id)
+        if verification is not None:
+            if verification.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
+                raise self._out_of_order(header, "expected sequence 0, nothing of this producer is known")
+            if sequence > verification.lowest_sequence:
+                raise self._out_of_order(header, f"{verification.lowest_sequence} (earliest seen sequence)")
+        if entry is None:
+            return  # forgotten by retention or expiry, or new: any sequence will do
+        if header.producer_epoch != entry.producer_epoch:
+            if sequence != 0:
+                raise self._out_of_order(header, f"new epoch, {entry.producer_epoch} (current producer epoch)")
+        elif sequence != entry.next_sequence:
+            raise self._out_of_order(header, f"{entry.last_sequence} (current end sequence number)")
+
+    def _out_of_order(self, header: BatchHeader, reason: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id} epoch {header.producer_epoch} in "
+            f"{self.topic_partition}: {header.base_sequence} (incoming seq. number), {reason}",
+        )
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Whether a coordinator may end this producer's transaction here; KafkaError if not."""
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            return
+        current = entry.producer_epoch
+        if transaction_version >= 2:
+            # The coordinator raised the epoch for this marker. The same epoch again is a marker sent twice, or one of a
+            # producer whose epoch cannot rise any more.
+            repeated = producer_epoch == current and (not entry.has_open_transaction or producer_epoch == EPOCH_MAX)
+            stale = producer_epoch <= current and not repeated
+        else:
+            stale = producer_epoch < current
+        if stale:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is not above the "
+                f"last seen epoch {current} (transaction version {transaction_version})",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} (zombie) of a marker for producer {producer_id} in "
+                f"{self.topic_partition} is older than {entry.coordinator_epoch} (current)",
+            )
+
+    # Verification
+
+    def maybe_start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard to hold while the coordinator is asked; None if the transaction is open here already."""
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is older than the "
+                    f"last seen epoch {entry.producer_epoch}",
+                )
+            if entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch:
+                return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = VerificationEntry(now_ms, sequence, producer_epoch, supports_epoch_bump)
+            self._verifications[producer_id] = verification
+        else:
+            verification.note(sequence, producer_epoch)
+        return verification.guard
+
+    def verification_entry(self, producer_id: int) -> VerificationEntry | None:
+        return self._verifications.get(producer_id)
+
+    # After a write
+
+    def update(self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Remember a data batch that was written. `timestamp` is its largest, as it stands in the log."""
+        self.map_end_offset = last_offset + 1
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER_ID:
+            return
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id)
+        if entry.producer_epoch != header.producer_epoch:
+            entry.batches.clear()
+            entry.producer_epoch = header.producer_epoch
+        sequence = header.base_sequence
+        last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + header.last_offset_delta) & SEQUENCE_MAX
+        entry.batches.append((last_sequence, last_offset, last_offset - first_offset, timestamp))
+        entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
+        entry.last_timestamp = timestamp
+        if header.attributes & TRANSACTIONAL_MASK:
+            self._verifications.pop(producer_id, None)
+            if entry.current_txn_first_offset < 0:
+                entry.current_txn_first_offset = first_offset
+                self.transactions.begin(first_offset, producer_id)
+
+    def apply_control(
+        self, header: BatchHeader, control_type: int, coordinator_epoch: int, offset: int
+    ) -> CompletedTransaction | None:
+        """Record a marker that was written at `offset`; the transaction it ended, if one was open."""
+        self.map_end_offset = offset + 1
+        producer_id = header.producer_id
+        verification = self._verifications.get(producer_id)
+        # With a raised epoch in the marker, an entry of that epoch belongs to the transaction that follows.
+        if verification is not None and not (
+            verification.supports_epoch_bump and verification.epoch == header.producer_epoch
+        ):
+            del self._verifications[producer_id]
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id)
+        first_offset = entry.current_txn_first_offset
+        if entry.producer_epoch != header.producer_epoch:
+            entry.batches.clear()
+            entry.next_sequence = 0
+            entry.producer_epoch = header.producer_epoch
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.current_txn_first_offset = NO_OFFSET
+        if first_offset < 0:
+            return None
+        last_stable_offset = self.transactions.complete(first_offset, offset)
+        return CompletedTransaction(
+            producer_id, first_offset, offset, control_type == ControlType.ABORT, last_stable_offset
+        )
+
+    def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
+        """Follow a batch that is in the log already (recovery, replication): nothing is refused."""
+        self.map_end_offset = header.last_offset + 1
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        if not header.attributes & CONTROL_MASK:
+            self.update(header, header.base_offset, header.last_offset, header.max_timestamp)
+            return None
+        # Compaction empties the marker of a transaction that has left the log.
+        marker = read_marker(buffer, position) if header.record_count else None
+        if marker is None:
+            return None
+        return self.apply_control(header, marker.control_type, marker.coordinator_epoch, header.base_offset)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        self.transactions.on_high_watermark(high_watermark)
+
+    # Forgetting
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers and verifications idle for too long, never one with an open transaction; how many."""
+        limit_ms = now_ms - self.producer_id_expiration_ms
+        expired = [entry.producer_id for entry in self._producers.values() if _is_expired(entry, limit_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        lingering = [
+            producer_id for producer_id, entry in self._verifications.items() if entry.timestamp_ms <= limit_ms
+        ]
+        for producer_id in lingering:
+            del self._verifications[producer_id]
+        return len(expired)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything; the log begins anew at `offset`. The caller deletes the snapshots."""
+        self._clear()
+        self.snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def truncate_and_reload(
+        self, log_start_offset: int, log_end_offset: int, now_ms: int, snapshot: tuple[int, bytes] | None
+    ) -> bool:
+        """Adopt the newest good snapshot at or below `log_end_offset`, given with its offset; None if there is none.
+
+        True: the state was rebuilt and the caller replays the log from `map_end_offset` on. False: the state reaches
+        exactly to `log_end_offset` and was kept. Raises CorruptSnapshot; then call again with an older one.
+        """
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset(log_start_offset)
+            return False
+        if snapshot is None:
+            self._clear()
+            self.map_end_offset = self.snapshot_offset = log_start_offset
+        else:
+            self.load_snapshot(snapshot[1], log_start_offset, now_ms)
+            self.map_end_offset = self.snapshot_offset = snapshot[0]
+        return True
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """Records below are gone. Producers stay known; transactions completed below are decided."""
+        self.transactions.on_high_watermark(log_start_offset)
+        if self.map_end_offset < log_start_offset:
+            self.map_end_offset = log_start_offset
+
+    def _clear(self) -> None:
+        self._producers.clear()
+        self._verifications.clear()
+        self.transactions.clear()
+
+    # Snapshots
+
+    def take_snapshot(self) -> bytes:
+        """The content of `<map_end_offset>.snapshot`. Only the newest batch of each producer survives in it."""
+        self.snapshot_offset = self.map_end_offset
+        return write_snapshot(self._producers.values())
+
+    def load_snapshot(self, data: bytes, log_start_offset: int, now_ms: int) -> None:
+        """Replace the state by a snapshot's, without producers that have expired. Raises CorruptSnapshot, unchanged."""
+        entries = read_snapshot(data)
+        self._clear()
+        limit_ms = now_ms - self.producer_id_expiration_ms
+        for entry in sorted(entries, key=_first_offset):
+            if _is_expired(entry, limit_ms):
+                continue
+            self._producers[entry.producer_id] = entry
+            if entry.has_open_transaction:
+                self.transactions.begin(entry.current_txn_first_offset, entry.producer_id)
+        self.on_log_start_offset(log_start_offset)
+
+
+def _find_duplicate(entry: ProducerEntry, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+    for batch in entry.batches:
+        if batch[0] == last_sequence and first_sequence_of(last_sequence, batch[2]) == first_sequence:
+            return BatchMetadata(*batch)
+    return None
+
+
+def _is_expired(entry: ProducerEntry, limit_ms: int) -> bool:
+    return entry.current_txn_first_offset < 0 and entry.last_timestamp <= limit_ms
+
+
+def _first_offset(entry: ProducerEntry) -> int:
+    return entry.current_txn_first_offset
