@@ -1,0 +1,111 @@
+"""The calls this client makes: message classes, and the versions it speaks of each.
+
+Some newest versions are left out on purpose: Produce 13, Fetch 13 and OffsetCommit 10 name topics by id only, and
+FindCoordinator 4 and OffsetFetch 8 ask for many keys at once; the client names topics and asks for one at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fencepost.wire import messages
+
+if TYPE_CHECKING:
+    from fencepost.wire.messages import (
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        FetchRequest,
+        FetchResponse,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        MetadataRequest,
+        MetadataResponse,
+        OffsetCommitRequest,
+        OffsetCommitResponse,
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        ProduceRequest,
+        ProduceResponse,
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+@dataclasses.dataclass(frozen=True)
+class Api(Generic[Q, R]):
+    name: str
+    key: int
+    version_min: int
+    version_max: int
+
+    @cached_property
+    def response(self) -> Any:
+        return messages.message_class(f"{self.name}Response")
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        return self.version_min, self.version_max
+
+
+PRODUCE: Api[ProduceRequest, ProduceResponse] = Api("Produce", 0, 3, 12)
+FETCH: Api[FetchRequest, FetchResponse] = Api("Fetch", 1, 4, 12)
+LIST_OFFSETS: Api[ListOffsetsRequest, ListOffsetsResponse] = Api("ListOffsets", 2, 1, 10)
+METADATA: Api[MetadataRequest, MetadataResponse] = Api("Metadata", 3, 4, 13)
+OFFSET_COMMIT: Api[OffsetCommitRequest, OffsetCommitResponse] = Api("OffsetCommit", 8, 2, 9)
+OFFSET_FETCH: Api[OffsetFetchRequest, OffsetFetchResponse] = Api("OffsetFetch", 9, 2, 7)
+FIND_COORDINATOR: Api[FindCoordinatorRequest, FindCoordinatorResponse] = Api("FindCoordinator", 10, 1, 3)
+DESCRIBE_GROUPS: Api[DescribeGroupsRequest, DescribeGroupsResponse] = Api("DescribeGroups", 15, 0, 6)
+LIST_GROUPS: Api[ListGroupsRequest, ListGroupsResponse] = Api("ListGroups", 16, 0, 5)
+API_VERSIONS: Api[ApiVersionsRequest, ApiVersionsResponse] = Api("ApiVersions", 18, 0, 4)
+CREATE_TOPICS: Api[CreateTopicsRequest, CreateTopicsResponse] = Api("CreateTopics", 19, 2, 7)
+DELETE_TOPICS: Api[DeleteTopicsRequest, DeleteTopicsResponse] = Api("DeleteTopics", 20, 1, 6)
+DELETE_RECORDS: Api[DeleteRecordsRequest, DeleteRecordsResponse] = Api("DeleteRecords", 21, 0, 2)
+INIT_PRODUCER_ID: Api[InitProducerIdRequest, InitProducerIdResponse] = Api("InitProducerId", 22, 0, 5)
+DESCRIBE_CONFIGS: Api[DescribeConfigsRequest, DescribeConfigsResponse] = Api("DescribeConfigs", 32, 1, 4)
+DESCRIBE_LOG_DIRS: Api[DescribeLogDirsRequest, DescribeLogDirsResponse] = Api("DescribeLogDirs", 35, 1, 4)
+CREATE_PARTITIONS: Api[CreatePartitionsRequest, CreatePartitionsResponse] = Api("CreatePartitions", 37, 0, 3)
+DELETE_GROUPS: Api[DeleteGroupsRequest, DeleteGroupsResponse] = Api("DeleteGroups", 42, 0, 2)
+INCREMENTAL_ALTER_CONFIGS: Api[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse] = Api(
+    "IncrementalAlterConfigs", 44, 0, 1
+)
+OFFSET_DELETE: Api[OffsetDeleteRequest, OffsetDeleteResponse] = Api("OffsetDelete", 47, 0, 0)
+UPDATE_FEATURES: Api[UpdateFeaturesRequest, UpdateFeaturesResponse] = Api("UpdateFeatures", 57, 0, 2)
+DESCRIBE_CLUSTER: Api[DescribeClusterRequest, DescribeClusterResponse] = Api("DescribeCluster", 60, 0, 2)
+CONSUMER_GROUP_DESCRIBE: Api[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse] = Api(
+    "ConsumerGroupDescribe", 69, 0, 1
+)

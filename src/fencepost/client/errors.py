@@ -1,0 +1,191 @@
+"""Everything the client raises: typed, with the facts as attributes and what to do next in `advice`."""
+
+from fencepost.wire.errors import RETRIABLE, ErrorCode
+
+
+class ClientError(Exception):
+    """Base of what the client raises. `str()` is the fact in one line, `advice` what to do about it."""
+
+    advice = ""
+
+    @property
+    def is_retriable(self) -> bool:
+        return False
+
+
+class InvalidAddress(ClientError):
+    advice = "write addresses as HOST:PORT, several of them with commas between"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} is not an address")
+        self.text = text
+
+
+class BrokerUnreachable(ClientError):
+    """No connection could be made, or an open one ended before the answer came."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot reach {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+    @property
+    def advice(self) -> str:  # type: ignore[override]
+        return "check that a broker listens there (`fencepost serve` starts one) or name another address"
+
+    @property
+    def is_retriable(self) -> bool:
+        return True
+
+
+class NotAKafkaBroker(ClientError):
+    """Something listens, but what it says is not Kafka's protocol."""
+
+    advice = "check the port: a plaintext Kafka listener is needed (no TLS, no SASL)"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} does not answer as a Kafka broker: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class RequestTimedOut(ClientError):
+    advice = "look at the broker's log, or allow more time"
+
+    def __init__(self, address: str, api: str, timeout_ms: int) -> None:
+        super().__init__(f"{address} did not answer {api} within {timeout_ms} ms")
+        self.address = address
+        self.api = api
+        self.timeout_ms = timeout_ms
+
+    @property
+    def is_retriable(self) -> bool:
+        return True
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker speaks no version of the call that this client speaks."""
+
+    def __init__(self, address: str, api: str, ours: tuple[int, int], theirs: tuple[int, int] | None) -> None:
+        offered = "does not offer it" if theirs is None else f"offers versions {theirs[0]} to {theirs[1]}"
+        super().__init__(f"{api} needs a version from {ours[0]} to {ours[1]}; {address} {offered}")
+        self.address = address
+        self.api = api
+        self.ours = ours
+        self.theirs = theirs
+        self.advice = "use a newer broker" if theirs is None or theirs[1] < ours[0] else "use a newer fencepost"
+
+
+class BrokerError(ClientError):
+    """The broker refused a call with one of the protocol's errors."""
+
+    def __init__(self, code: ErrorCode, subject: str, message: str | None = None) -> None:
+        reason = message or _MEANINGS.get(code) or code.name.lower().replace("_", " ")
+        super().__init__(f"{subject}: {reason} ({code.name})")
+        self.code = code
+        self.subject = subject
+        self.message = message
+        self.advice = _ADVICE.get(code, "")
+
+    @property
+    def is_retriable(self) -> bool:
+        return self.code in RETRIABLE
+
+
+class UnknownTopic(ClientError):
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} does not exist")
+        self.topic = topic
+        self.advice = f"create it with `fencepost topics create {topic}`; `fencepost topics list` shows what is there"
+
+
+class UnknownPartition(ClientError):
+    def __init__(self, topic: str, partition: int, partition_count: int) -> None:
+        super().__init__(f"topic {topic!r} has no partition {partition}")
+        self.topic = topic
+        self.partition = partition
+        self.advice = f"its partitions are 0 to {partition_count - 1}"
+
+
+class NoLeader(ClientError):
+    advice = "wait for a leader, or look at `fencepost topics describe`"
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(f"partition {topic}-{partition} has no leader now")
+        self.topic = topic
+        self.partition = partition
+
+    @property
+    def is_retriable(self) -> bool:
+        return True
+
+
+class DeliveryFailed(ClientError):
+    """A record was not acknowledged. Where the last answer was lost, it may be in the log all the same."""
+
+    def __init__(self, topic: str, partition: int, cause: Exception, *, may_be_written: bool) -> None:
+        fate = "; it may have been written all the same" if may_be_written else ""
+        super().__init__(f"record for {topic}-{partition} was not acknowledged: {cause}{fate}")
+        self.topic = topic
+        self.partition = partition
+        self.cause = cause
+        self.may_be_written = may_be_written
+        self.advice = getattr(cause, "advice", "")
+
+
+class OffsetOutOfRange(ClientError):
+    def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
+        super().__init__(f"offset {offset} of {topic}-{partition} is not in the log ({earliest} to {latest})")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.earliest = earliest
+        self.latest = latest
+        self.advice = "start from `earliest`, `latest` or an offset in that range"
+
+
+class CorruptRecords(ClientError):
+    advice = "the log or the network damaged them; `kafka-dump-log` on the segment shows which batch"
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(f"records at offset {offset} of {topic}-{partition} are damaged: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+
+
+class GroupIsActive(ClientError):
+    advice = "stop its consumers first"
+
+    def __init__(self, group_id: str, state: str) -> None:
+        super().__init__(f"offsets of group {group_id!r} can be reset only while it is empty; it is {state}")
+        self.group_id = group_id
+        self.state = state
+
+
+class ClientClosed(ClientError):
+    def __init__(self) -> None:
+        super().__init__("the client is closed")
+
+
+_MEANINGS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "does not exist",
+    ErrorCode.GROUP_ID_NOT_FOUND: "does not exist",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "exists already",
+    ErrorCode.NON_EMPTY_GROUP: "still has members",
+    ErrorCode.MESSAGE_TOO_LARGE: "is larger than the topic's max.message.bytes",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is not in the log",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed without saying why",
+}
+
+_ADVICE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`fencepost topics list` shows what is there",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost groups list` shows what is there",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or delete it first",
+    ErrorCode.NON_EMPTY_GROUP: "stop its consumers first",
+    ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "look at the broker's log",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "start more brokers, or lower the topic's min.insync.replicas",
+}

@@ -1,0 +1,223 @@
+"""What the client gives back: plain frozen values, under Kafka's names."""
+
+import dataclasses
+import datetime
+import enum
+from collections.abc import Mapping, Sequence
+
+NO_TOPIC_ID = bytes(16)
+
+
+class IsolationLevel(enum.IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Compression(enum.IntEnum):
+    """Codecs by the number a batch carries."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class ResourceType(enum.IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(enum.IntEnum):
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class CoordinatorKind(enum.IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Reset(enum.IntEnum):
+    """Special timestamps of ListOffsets."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    in_sync_replicas: Sequence[int]
+    offline_replicas: Sequence[int] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: Mapping[int, PartitionMetadata]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if 0 in self.partitions else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewTopic:
+    """Partitions and replication factor of -1 leave the choice to the broker."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[BrokerAddress]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Features:
+    finalized: Mapping[str, int]
+    supported: Mapping[str, tuple[int, int]]
+    epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogDirectory:
+    node_id: int
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    partition_size_bytes: Mapping[TopicPartition, int]
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListedOffset:
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+    synonyms: Sequence[tuple[str, str | None, ConfigSource]] = ()
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == ConfigSource.DEFAULT_CONFIG
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupMember:
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None
+    assignment: Sequence[TopicPartition]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: BrokerAddress
+    members: Sequence[GroupMember]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where an acknowledged record is. The offset is -1 when the broker knew it as a duplicate but not where."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    @property
+    def timestamp(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self.timestamp_ms / 1000, tz=datetime.UTC)
