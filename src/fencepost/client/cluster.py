@@ -23,8 +23,9 @@ from fencepost.client.errors import (
     UnknownTopic,
 )
 from fencepost.client.values import BrokerAddress, CoordinatorKind, PartitionMetadata, TopicMetadata
+from fencepost.client.verdicts import check
 from fencepost.wire import messages
-from fencepost.wire.errors import ErrorCode, error_code
+from fencepost.wire.errors import ErrorCode
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -212,7 +213,7 @@ class Cluster:
         )
         request = messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         answer = await self.call_any(apis.METADATA, request)
-        _check(answer.error_code, "metadata")
+        check(answer.error_code, "metadata")
         self.brokers = {
             broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in answer.brokers
@@ -246,7 +247,7 @@ class Cluster:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     self._topics.pop(name, None)
                     raise UnknownTopic(name)
-                _check(topic.error_code, f"topic {name!r}")
+                check(topic.error_code, f"topic {name!r}")
                 return self._remember(topic)
         raise UnknownTopic(name)
 
@@ -296,15 +297,10 @@ class Cluster:
         answer = await self.call_any(
             apis.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=key, key_type=int(kind))
         )
-        _check(answer.error_code, f"coordinator of {kind.name.lower()} {key!r}", answer.error_message)
+        check(answer.error_code, f"coordinator of {kind.name.lower()} {key!r}", answer.error_message)
         self.brokers.setdefault(answer.node_id, BrokerAddress(answer.node_id, answer.host, answer.port))
         self._coordinators[kind, key] = answer.node_id
         return answer.node_id
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
-
-
-def _check(number: int, subject: str, message: str | None = None) -> None:
-    if number != ErrorCode.NONE:
-        raise BrokerError(error_code(number), subject, message)

@@ -1,0 +1,234 @@
+"""Administration of a cluster: topics, records and offsets, brokers, features; groups and configs by their mixins.
+
+Every method is one question or one change, retried where that is safe; an answer with an error raises BrokerError.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from fencepost.client import apis
+from fencepost.client.admin_configs import ConfigAdmin
+from fencepost.client.admin_groups import GroupAdmin
+from fencepost.client.cluster import Backoff, Cluster
+from fencepost.client.errors import UnknownTopic, UnsupportedByBroker
+from fencepost.client.offsets import list_offsets
+from fencepost.client.values import (
+    BrokerAddress,
+    ClusterDescription,
+    CreatedTopic,
+    Features,
+    IsolationLevel,
+    ListedOffset,
+    LogDirectory,
+    NewTopic,
+    TopicMetadata,
+    TopicPartition,
+)
+from fencepost.client.verdicts import NOT_THERE, check
+from fencepost.wire import messages
+from fencepost.wire.errors import ErrorCode, error_code
+
+
+class AsyncAdmin(GroupAdmin, ConfigAdmin):
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        self._cluster = Cluster(bootstrap_servers, **options)
+
+    async def start(self) -> None:
+        await self._cluster.connect()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Topics
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+        request_type = messages.CreateTopicsRequest
+        wanted = request_type.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=[
+                request_type.CreatableTopic.CreatableTopicConfig(name=name, value=value)
+                for name, value in topic.configs.items()
+            ],
+        )
+        request = request_type(
+            topics=[wanted], timeout_ms=self._cluster.request_timeout_ms, validate_only=validate_only
+        )
+
+        async def attempt() -> CreatedTopic:
+            answer = await self._cluster.call_controller(apis.CREATE_TOPICS, request)
+            (made,) = answer.topics
+            check(made.error_code, f"topic {topic.name!r}", made.error_message)
+            return CreatedTopic(made.name, made.topic_id, made.num_partitions, made.replication_factor)
+
+        created = await self._cluster.retrying(attempt)
+        if not validate_only:
+            await self._seen(topic.name)
+        return created
+
+    async def _seen(self, name: str) -> None:
+        """Wait until brokers answer for a new topic: the controller has made it before they have all heard of it."""
+        backoff = Backoff(self._cluster.retry_timeout_ms)
+        while True:
+            try:
+                await self._cluster.refresh_topic(name)
+                return
+            except UnknownTopic:
+                if not await backoff.wait():
+                    return
+
+    async def delete_topic(self, name: str) -> None:
+        request = messages.DeleteTopicsRequest(
+            topics=[messages.DeleteTopicsRequest.DeleteTopicState(name=name)],
+            topic_names=[name],
+            timeout_ms=self._cluster.request_timeout_ms,
+        )
+
+        async def attempt() -> None:
+            answer = await self._cluster.call_controller(apis.DELETE_TOPICS, request)
+            (gone,) = answer.responses
+            if gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopic(name)
+            check(gone.error_code, f"topic {name!r}", gone.error_message)
+
+        await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        self._cluster.forget_topic(name)
+
+    async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """Grow a topic to `total` partitions."""
+        request = messages.CreatePartitionsRequest(
+            topics=[messages.CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)],
+            timeout_ms=self._cluster.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def attempt() -> None:
+            answer = await self._cluster.call_controller(apis.CREATE_PARTITIONS, request)
+            (grown,) = answer.results
+            if grown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopic(name)
+            check(grown.error_code, f"topic {name!r}", grown.error_message)
+
+        await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        self._cluster.forget_topic(name)
+
+    async def list_topics(self) -> list[TopicMetadata]:
+        topics = await self._cluster.topics()
+        return [topics[name] for name in sorted(topics)]
+
+    async def describe_topic(self, name: str) -> TopicMetadata:
+        return await self._cluster.refresh_topic(name)
+
+    # Records
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The offset at each timestamp; `Reset.EARLIEST`, `LATEST` and `MAX_TIMESTAMP` are timestamps too."""
+        return await list_offsets(self._cluster, timestamps, isolation_level)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Drop everything below an offset (-1: everything) per partition; gives the new first offsets."""
+
+        async def one(partition: TopicPartition, offset: int) -> int:
+            async def attempt() -> int:
+                leader = await self._cluster.leader(partition.topic, partition.partition)
+                answer = await self._cluster.call_node(leader.leader, apis.DELETE_RECORDS, request)
+                result = answer.topics[0].partitions[0]
+                if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._cluster.forget_topic(partition.topic)
+                check(result.error_code, f"partition {partition}")
+                return result.low_watermark
+
+            request_type = messages.DeleteRecordsRequest
+            wanted = request_type.DeleteRecordsTopic.DeleteRecordsPartition(
+                partition_index=partition.partition, offset=offset
+            )
+            request = request_type(
+                topics=[request_type.DeleteRecordsTopic(name=partition.topic, partitions=[wanted])],
+                timeout_ms=self._cluster.request_timeout_ms,
+            )
+            return await self._cluster.retrying(attempt, fatal=NOT_THERE)
+
+        marks = await asyncio.gather(*(one(partition, offset) for partition, offset in before.items()))
+        return dict(zip(before, marks, strict=True))
+
+    # Brokers
+
+    async def describe_cluster(self) -> ClusterDescription:
+        async def attempt() -> ClusterDescription:
+            try:
+                answer = await self._cluster.call_any(apis.DESCRIBE_CLUSTER, messages.DescribeClusterRequest())
+            except UnsupportedByBroker:
+                await self._cluster.topics()
+                known = [self._cluster.brokers[node_id] for node_id in sorted(self._cluster.brokers)]
+                return ClusterDescription(self._cluster.cluster_id, self._cluster.controller_id, known)
+            check(answer.error_code, "cluster", answer.error_message)
+            brokers = [
+                BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack) for broker in answer.brokers
+            ]
+            brokers.sort(key=lambda broker: broker.node_id)
+            return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+
+        return await self._cluster.retrying(attempt)
+
+    async def describe_log_dirs(self, node_ids: Iterable[int] | None = None) -> list[LogDirectory]:
+        """The log directories of some brokers, or of all."""
+
+        async def one(node_id: int) -> list[LogDirectory]:
+            request = messages.DescribeLogDirsRequest(topics=None)
+            answer = await self._cluster.retrying(
+                lambda: self._cluster.call_node(node_id, apis.DESCRIBE_LOG_DIRS, request)
+            )
+            check(answer.error_code, f"log directories of broker {node_id}")
+            return [_log_directory(node_id, result) for result in answer.results]
+
+        wanted = sorted(self._cluster.brokers) if node_ids is None else list(node_ids)
+        return [found for several in await asyncio.gather(*map(one, wanted)) for found in several]
+
+    async def describe_features(self) -> Features:
+        connection = await self._cluster.any_connection()
+        return Features(dict(connection.features), dict(connection.supported_features), connection.features_epoch)
+
+    async def update_features(self, levels: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Finalize feature levels; level 0 removes a feature. A lower level than now is allowed."""
+        connection = await self._cluster.any_connection()
+        safe_downgrade, upgrade = 2, 1
+        updates = [
+            messages.UpdateFeaturesRequest.FeatureUpdateKey(
+                feature=name,
+                max_version_level=level,
+                upgrade_type=safe_downgrade if level < connection.features.get(name, 0) else upgrade,
+                allow_downgrade=level < connection.features.get(name, 0),
+            )
+            for name, level in levels.items()
+        ]
+        request = messages.UpdateFeaturesRequest(
+            timeout_ms=self._cluster.request_timeout_ms, feature_updates=updates, validate_only=validate_only
+        )
+        answer = await self._cluster.call_controller(apis.UPDATE_FEATURES, request)
+        check(answer.error_code, "features", answer.error_message)
+        for result in answer.results:
+            check(result.error_code, f"feature {result.feature!r}", result.error_message)
+
+
+def _log_directory(node_id: int, result: "messages.DescribeLogDirsResponse.DescribeLogDirsResult") -> LogDirectory:
+    sizes = {
+        TopicPartition(topic.name, partition.partition_index): partition.partition_size
+        for topic in result.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
+    error = None if result.error_code == ErrorCode.NONE else error_code(result.error_code).name
+    return LogDirectory(node_id, result.log_dir, result.total_bytes, result.usable_bytes, sizes, error)
