@@ -65,9 +65,13 @@ class Experiment(ABC):
         """Makes the two subjects, not yet started, of an experiment without a shared pair."""
         raise NotImplementedError
 
+    def warm_up(self, context: Context, subjects: Sequence[Subject]) -> None:
+        """A short run of the row's load, before any row of the pair is measured."""
+        return None
+
     @abstractmethod
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
-        """Warms both brokers and the client up and settles the size of a sample, the same for both."""
+        """Makes topics, settles the size of a sample (the same for both) and takes a few that do not count."""
 
     @abstractmethod
     def sample(self, context: Context, subject: Subject) -> Sample: ...

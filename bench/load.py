@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench import machine
 from tests.peers import java
+
+from bench import machine
 
 BENCH = Path(__file__).resolve().parent
 BUILD = BENCH / ".build"

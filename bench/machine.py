@@ -42,3 +42,10 @@ def memory(pid: int) -> Memory:
             if words[0] in totals:
                 totals[words[0]] += int(words[1])
     return Memory(totals["Rss:"] / 1024, totals["Pss:"] / 1024)
+
+
+def busy_seconds() -> float:
+    """CPU time that the whole machine has spent on anything, all cores together."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    user, nice, system, _idle, _iowait, interrupts, soft_interrupts = (int(field) for field in fields[:7])
+    return (user + nice + system + interrupts + soft_interrupts) / TICKS_PER_SECOND

@@ -13,10 +13,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from tests.peers.build import BUILD
 
 from bench.load import native
 from bench.runner import Outcome, Row
-from tests.peers.build import BUILD
+
+FOREIGN_CORES_NOTED = 0.15
 
 
 def _number(value: float) -> str:
@@ -67,6 +69,11 @@ def print_table(outcome: Outcome, console: Console) -> None:
     console.print("Ratio: left / right. CPU: broker CPU time per MB of record values, or per request.")
     busiest = max((row.other_broker_cores for row in outcome.rows), default=0.0)
     console.print(f"The broker that was not under load stayed up and used at most {busiest:.2f} of a core.")
+    foreign = max((row.foreign_cores for row in outcome.rows), default=0.0)
+    if foreign > FOREIGN_CORES_NOTED:
+        console.print(
+            f"[yellow]Other programs used up to {foreign:.2f} cores during a sample: do not trust the numbers.[/]"
+        )
     for name, reason in outcome.failures.items():
         console.print(f"[red]not measured[/] {name}: {reason}")
 
@@ -113,6 +120,7 @@ def write_json(outcome: Outcome, command_line: str, path: Path) -> None:
             "client_cores": row.client_cores,
             "client_bound": row.client_bound,
             "other_broker_cores": row.other_broker_cores,
+            "foreign_cores": row.foreign_cores,
             "target": row.target,
             "lower_is_better": row.metric.lower_is_better,
             "met": row.met,

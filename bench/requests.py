@@ -30,14 +30,17 @@ class ProduceLatency(Experiment):
         )
         self._topic = ""
 
+    def warm_up(self, context: Context, subjects: Sequence[Subject]) -> None:
+        self.prepare(context, subjects)
+        self.finish(context, subjects)
+
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
         self._topic = context.topic_name()
         for subject in subjects:
             with subject.connect() as connection:
                 connection.create_topic(self._topic, 1, subject.topic_configs)
-        # A JVM compiles its hot path after some ten thousand calls.
         for subject in subjects:
-            self._run(subject, 4_000 if context.quick else 30_000)
+            self._run(subject, 4_000 if context.quick else 20_000)
 
     def _run(self, subject: Subject, count: int) -> load.Latency:
         requests = produce_requests([self._topic], 1)
@@ -73,6 +76,10 @@ class SyncBeforeAck(Experiment):
             Metric("p99", "us", lower_is_better=True),
         )
         self._topic = ""
+
+    def warm_up(self, context: Context, subjects: Sequence[Subject]) -> None:
+        self.prepare(context, subjects)
+        self.finish(context, subjects)
 
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
         self._topic = context.topic_name()

@@ -1,5 +1,6 @@
 """Takes the samples: warm-up, then alternating pairs (A B, B A, A B, ...), and the ratio within each pair."""
 
+import os
 import statistics
 import sys
 import time
@@ -7,11 +8,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from tests.peers.broker_process import BrokerFailed
+
+from bench import machine
 from bench.experiment import Context, Experiment, Metric, Sample
 from bench.load import LoadFailed
 from bench.subjects import PAIRS, Subject
 from bench.wire import RequestFailed
-from tests.peers.broker_process import BrokerFailed
+
+WARM_UP_SECONDS, WARM_UP_SECONDS_QUICK = 25.0, 8.0  # for each of the two brokers
+SETTLE_SECONDS_MAX, SETTLE_WINDOW_SECONDS, SETTLED_CORES = 3.0, 0.2, 0.05
+FAILURES = (LoadFailed, RequestFailed, BrokerFailed, OSError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,8 @@ class Row:
     broker_cores: tuple[float, float]
     client_cores: tuple[float, float]
     other_broker_cores: float
+    # What processes that are no part of the benchmark used, in the worst sample.
+    foreign_cores: float
 
     @property
     def name(self) -> str:
@@ -76,6 +85,26 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
+class Meter:
+    """What else used the machine during one sample: the idle broker, and everybody else."""
+
+    def __init__(self, subjects: tuple[Subject, Subject], index: int) -> None:
+        self._subjects, self._index = subjects, index
+        self._started = time.monotonic()
+        self._before = self._readings()
+
+    def _readings(self) -> tuple[float, ...]:
+        ours = sum(os.times()[:2])
+        return machine.busy_seconds(), ours, *(subject.cpu_seconds() for subject in self._subjects)
+
+    def read(self, sample: Sample) -> tuple[float, float]:
+        seconds = time.monotonic() - self._started
+        now = zip(self._readings(), self._before, strict=True)
+        busy, ours, *brokers = (after - before for after, before in now)
+        foreign = busy - ours - sum(brokers) - sample.client_cpu_seconds
+        return brokers[1 - self._index] / seconds, max(foreign, 0.0) / seconds
+
+
 class Runner:
     def __init__(self, context: Context, pairs: int) -> None:
         self._context = context
@@ -98,9 +127,26 @@ class Runner:
                 for subject in subjects:
                     stack.callback(subject.discard)
                     subject.process.start()
+                self._warm_up(rows, subjects)
                 for experiment in rows:
                     self._guarded(outcome, experiment, None, subjects)
         return outcome
+
+    def _warm_up(self, rows: Sequence[Experiment], subjects: tuple[Subject, Subject]) -> None:
+        """Rounds of all that will be measured: a JVM goes on compiling for many seconds of load."""
+        begin = time.monotonic()
+        seconds = 2 * (WARM_UP_SECONDS_QUICK if self._context.quick else WARM_UP_SECONDS)
+        rounds = 0
+        while not rounds or time.monotonic() - begin < seconds:
+            for experiment in rows:
+                try:
+                    experiment.warm_up(self._context, subjects)
+                except FAILURES as error:
+                    say(f"warm-up, {experiment.name}: {error}")
+                if time.monotonic() - begin >= seconds:
+                    break
+            rounds += 1
+        say(f"warmed up for {time.monotonic() - begin:.0f} s")
 
     def _guarded(
         self, outcome: Outcome, experiment: Experiment, stack: ExitStack | None, subjects: tuple[Subject, Subject]
@@ -112,7 +158,7 @@ class Runner:
                     stack.callback(subject.discard)
                     subject.process.start()
             outcome.rows += self._measure(experiment, subjects)
-        except (LoadFailed, RequestFailed, BrokerFailed, OSError, TimeoutError) as error:
+        except FAILURES as error:
             say(f"{experiment.name}: FAILED: {error}")
             outcome.failures[experiment.name] = str(error)
 
@@ -121,22 +167,35 @@ class Runner:
         begin = time.monotonic()
         experiment.prepare(context, subjects)
         samples: tuple[list[Sample], list[Sample]] = ([], [])
-        other_cores = 0.0
+        idle, foreign = 0.0, 0.0
         pairs = min(self._pairs, experiment.pairs_max or self._pairs)
         for number in range(pairs):
             order = (0, 1) if number % 2 == 0 else (1, 0)
             for index in order:
-                other = subjects[1 - index] if experiment.pair is not None else None
-                before, started = other.cpu_seconds() if other else 0.0, time.monotonic()
+                if experiment.pair is not None:
+                    _settle(subjects)
+                meter = Meter(subjects, index) if experiment.pair is not None else None
                 samples[index].append(experiment.sample(context, subjects[index]))
-                if other:
-                    other_cores = max(other_cores, (other.cpu_seconds() - before) / (time.monotonic() - started))
+                if meter is not None:
+                    idle_now, foreign_now = meter.read(samples[index][-1])
+                    idle, foreign = max(idle, idle_now), max(foreign, foreign_now)
         experiment.finish(context, subjects)
         names = (subjects[0].name, subjects[1].name)
-        rows = [_row(experiment, metric, names, samples, other_cores) for metric in experiment.metrics]
+        rows = [_row(experiment, metric, names, samples, (idle, foreign)) for metric in experiment.metrics]
         for row in rows:
             say(f"{row.name}: {row.ratio:.2f} ({time.monotonic() - begin:.0f} s)")
         return rows
+
+
+def _settle(subjects: Sequence[Subject]) -> None:
+    """Waits until neither broker is busy with the sample before: deleting files, compiling, collecting."""
+    deadline = time.monotonic() + SETTLE_SECONDS_MAX
+    while time.monotonic() < deadline:
+        before = sum(subject.cpu_seconds() for subject in subjects)
+        time.sleep(SETTLE_WINDOW_SECONDS)
+        used = sum(subject.cpu_seconds() for subject in subjects) - before
+        if used <= SETTLED_CORES * SETTLE_WINDOW_SECONDS:
+            return
 
 
 def _row(
@@ -144,7 +203,7 @@ def _row(
     metric: Metric,
     names: tuple[str, str],
     samples: tuple[Sequence[Sample], Sequence[Sample]],
-    other_cores: float,
+    disturbance: tuple[float, float],
 ) -> Row:
     ours, theirs = (tuple(sample.values[metric.key] for sample in side) for side in samples)
     cpu_per_work: tuple[float, float] | None = None
@@ -166,7 +225,8 @@ def _row(
         cpu_ratio=cpu_ratio,
         broker_cores=_cores(samples, "broker_cpu_seconds"),
         client_cores=_cores(samples, "client_cpu_seconds"),
-        other_broker_cores=other_cores,
+        other_broker_cores=disturbance[0],
+        foreign_cores=disturbance[1],
     )
 
 

@@ -24,7 +24,7 @@ class ManyTopics(Experiment):
     pair = None
     name = f"{TOPICS:,} topics x {PARTITIONS} partitions"
     work_unit = "request"
-    metrics = (
+    metrics: tuple[Metric, ...] = (
         Metric("produce p50 against one topic", "us", lower_is_better=True, ratio_target=1.5),
         Metric("produce p99 against one topic", "us", lower_is_better=True),
     )

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import machine, wire
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+
+from bench import machine, wire
 
 # kafka-server-start.sh and kafka-run-class.sh: one gigabyte of heap, G1, these pauses. The launcher's own
 # collector and heap, meant for tests, are taken back; the log level stays.

@@ -29,6 +29,11 @@ class Produce(Experiment):
         self.metrics = (_throughput_metric(),)
         self._records = 0
 
+    def warm_up(self, context: Context, subjects: Sequence[Subject]) -> None:
+        self._records = CALIBRATION_BYTES // self._size
+        for subject in subjects:
+            self.sample(context, subject)
+
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
         self._records = CALIBRATION_BYTES // self._size
         speeds = []
@@ -68,10 +73,23 @@ class Consume(Experiment):
         self._records = 0
         self._topic = ""
 
+    def warm_up(self, context: Context, subjects: Sequence[Subject]) -> None:
+        self._records = CALIBRATION_BYTES // self._size
+        self._fill(context, subjects)
+        for subject in subjects:
+            self.sample(context, subject)
+        self.finish(context, subjects)
+
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
         self._records = (200_000_000 if context.quick else 800_000_000) // self._size
         if self._size < 1024:
             self._records //= 2  # a small record costs the client as much as a large one
+        self._fill(context, subjects)
+        for _ in range(1 if context.quick else 2):
+            for subject in subjects:
+                self.sample(context, subject)
+
+    def _fill(self, context: Context, subjects: Sequence[Subject]) -> None:
         self._topic = context.topic_name()
         for subject in subjects:
             with subject.connect() as connection:
@@ -79,9 +97,6 @@ class Consume(Experiment):
             context.librdkafka.produce(
                 subject.bootstrap, self._topic, self._records, self._size, self._batch, self._codec
             )
-        for _ in range(1 if context.quick else 2):
-            for subject in subjects:
-                self.sample(context, subject)
 
     def sample(self, context: Context, subject: Subject) -> Sample:
         client = context.java if self._client == "Java" else context.librdkafka
