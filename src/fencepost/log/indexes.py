@@ -1,0 +1,128 @@
+"""The sparse indexes of one segment, held in memory as arrays and written as Kafka's `.index` and `.timeindex`.
+
+Owns both file formats. Reading is lenient: a file with a zero tail (Kafka preallocates) or a torn end gives the entries
+up to there, and a lookup then merely scans further. Touches no file: bytes in, bytes out.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+NO_TIMESTAMP = -1
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class OffsetIndex:
+    """Relative last offset of a batch -> position where that batch starts."""
+
+    __slots__ = ("positions", "relative_offsets")
+
+    def __init__(self) -> None:
+        self.relative_offsets = array("i")
+        self.positions = array("i")
+
+    @classmethod
+    def decode(cls, data: bytes, log_bytes: int) -> "OffsetIndex":
+        index = cls()
+        numbers = array("i", data[: len(data) // OFFSET_ENTRY_BYTES * OFFSET_ENTRY_BYTES])
+        numbers.byteswap()
+        offsets, positions = numbers[0::2], numbers[1::2]
+        count = len(offsets)
+        if count and (offsets[-1] <= 0 or positions[-1] <= 0 or positions[-1] >= log_bytes):
+            count = _valid_count(offsets, positions, log_bytes)
+        index.relative_offsets = offsets[:count]
+        index.positions = positions[:count]
+        return index
+
+    def encode(self) -> bytes:
+        numbers = array("i", bytes(OFFSET_ENTRY_BYTES * len(self.positions)))
+        numbers[0::2] = self.relative_offsets
+        numbers[1::2] = self.positions
+        numbers.byteswap()
+        return numbers.tobytes()
+
+    def lookup(self, relative_offset: int) -> int:
+        """A position at or before the batch that holds the offset."""
+        entry = bisect_right(self.relative_offsets, relative_offset)
+        return self.positions[entry - 1] if entry else 0
+
+    def position_at_or_before(self, position: int) -> int:
+        """The last known start of a batch that is not beyond `position`."""
+        entry = bisect_right(self.positions, position)
+        return self.positions[entry - 1] if entry else 0
+
+    def truncate(self, log_bytes: int) -> None:
+        """Forget batches that start at or beyond the new end of the log file."""
+        count = bisect_right(self.positions, log_bytes - 1)
+        del self.relative_offsets[count:]
+        del self.positions[count:]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def _valid_count(offsets: "array[int]", positions: "array[int]", log_bytes: int) -> int:
+    last_offset = last_position = 0
+    for count, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
+        if offset <= last_offset or position <= last_position or position >= log_bytes:
+            return count
+        last_offset, last_position = offset, position
+    return len(offsets)
+
+
+class TimeIndex:
+    """Largest timestamp so far -> relative last offset of the batch that has it. Timestamps rise strictly."""
+
+    __slots__ = ("relative_offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps = array("q")
+        self.relative_offsets = array("i")
+
+    @classmethod
+    def decode(cls, data: bytes) -> "TimeIndex":
+        index = cls()
+        timestamps, offsets = index.timestamps, index.relative_offsets
+        last_timestamp, last_offset = NO_TIMESTAMP, 0
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data[: len(data) // TIME_ENTRY_BYTES * TIME_ENTRY_BYTES]):
+            if timestamp <= last_timestamp or offset < last_offset:
+                break
+            # Zeros are the preallocated tail, unless they are all that was written.
+            if timestamp == 0 and offset == 0 and len(data) > TIME_ENTRY_BYTES:
+                break
+            timestamps.append(timestamp)
+            offsets.append(offset)
+            last_timestamp, last_offset = timestamp, offset
+        return index
+
+    def encode(self) -> bytes:
+        pack = _TIME_ENTRY.pack
+        return b"".join(map(pack, self.timestamps, self.relative_offsets))
+
+    def append(self, timestamp: int, relative_offset: int) -> None:
+        """As Kafka does: only a timestamp above the last one is worth an entry."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
+            self.timestamps.append(timestamp)
+            self.relative_offsets.append(relative_offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """Relative offset of the last entry at or below the timestamp: nothing before it is later than `timestamp`."""
+        entry = bisect_right(self.timestamps, timestamp)
+        return self.relative_offsets[entry - 1] if entry else 0
+
+    def last(self) -> tuple[int, int] | None:
+        return (self.timestamps[-1], self.relative_offsets[-1]) if self.timestamps else None
+
+    def truncate(self, relative_offset: int) -> None:
+        """Forget batches that end at or beyond the offset."""
+        offsets = self.relative_offsets
+        count = len(offsets)
+        while count and offsets[count - 1] >= relative_offset:
+            count -= 1
+        del self.timestamps[count:]
+        del offsets[count:]
+
+    def __len__(self) -> int:
+        return len(self.timestamps)

@@ -1,0 +1,443 @@
+"""One segment: a `.log` file with its offset, time and transaction index.
+
+Owns the file and the arrays that index it. Indexes of the active segment live in memory and reach the disk when the
+segment is sealed; those of closed segments load on first use. Knows nothing of producers, epochs or watermarks.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from fencepost.log.open_transactions import AbortedTransactions
+from fencepost.ports import Buffer, Disk, File
+from fencepost.wire.batch import (
+    BATCH_LENGTH_MIN,
+    CURRENT_MAGIC,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+_FORWARD_SCAN_BYTES = 4096
+_SCAN_BLOCK_BYTES = 1 << 20
+_SKIM = struct.Struct(">qi11xi")
+"""Base offset, length and last offset delta: enough to step from batch to batch."""
+_UNKNOWN = -1
+
+
+class Syncable(Protocol):
+    """Something whose `sync` makes it durable. May run in a helper thread; OSError means it may be lost."""
+
+    @property
+    def path(self) -> str: ...
+
+    def sync(self) -> None: ...
+
+
+class WrittenFile:
+    """A small file that was written whole and is never touched again."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def sync(self) -> None:
+        try:
+            file = self._disk.open(self.path)
+            file.sync()
+            file.close()
+        except FileNotFoundError:
+            pass  # deleted since, with its segment
+
+
+class DirectoryEntries:
+    """Names created, renamed or removed in a directory."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def sync(self) -> None:
+        self._disk.sync_directory(self.path)
+
+
+class FoundBatch(NamedTuple):
+    position: int
+    header: BatchHeader
+    block: memoryview
+    """Bytes that hold the whole batch."""
+    start: int
+    """Where in `block` the batch begins."""
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def read_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch from `position` on, stepping over the records; stops where no batch can be."""
+    while position + HEADER_BYTES <= end:
+        block = file.read(position, min(_FORWARD_SCAN_BYTES, end - position))
+        start, last_start = 0, len(block) - HEADER_BYTES
+        if last_start < 0:
+            return
+        while start <= last_start:
+            header = BatchHeader._make(HEADER.unpack_from(block, start))
+            size = LOG_OVERHEAD_BYTES + header.batch_length
+            if header.batch_length < BATCH_LENGTH_MIN or header.magic != CURRENT_MAGIC or position + start + size > end:
+                return
+            yield position + start, header
+            start += size
+        position += start
+
+
+def read_batches(file: File, position: int, end: int) -> Iterator[FoundBatch]:
+    """Every whole batch from `position` on, CRC unchecked; stops at the first thing that cannot be one."""
+    block, block_position = memoryview(b""), position
+    while position + HEADER_BYTES <= end:
+        start = position - block_position
+        if start + HEADER_BYTES > len(block):
+            block = memoryview(file.read(position, min(_SCAN_BLOCK_BYTES, end - position)))
+            block_position, start = position, 0
+            if len(block) < HEADER_BYTES:
+                return
+        header = BatchHeader._make(HEADER.unpack_from(block, start))
+        size = LOG_OVERHEAD_BYTES + header.batch_length
+        if header.batch_length < BATCH_LENGTH_MIN or header.magic != CURRENT_MAGIC or position + size > end:
+            return
+        if start + size > len(block):
+            block = memoryview(file.read(position, max(size, min(_SCAN_BLOCK_BYTES, end - position))))
+            block_position, start = position, 0
+            if len(block) < size:
+                return
+        yield FoundBatch(position, header, block, start)
+        position += size
+
+
+class Segment:
+    __slots__ = (
+        "_aborted",
+        "_directory",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_offset_index",
+        "_offset_of_max_timestamp",
+        "_size",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "indexes_dirty",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.bytes_since_index_entry = 0
+        self.indexes_dirty = False
+        """Whether the index files lack something that the arrays have."""
+        self._file: File | None = None
+        self._size = _UNKNOWN
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._aborted: AbortedTransactions | None = None
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = base_offset
+        self._first_timestamp: int | None = None
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> "Segment":
+        """A new, empty segment. An old file of that name is emptied."""
+        segment = cls(disk, directory, base_offset, now_ms)
+        segment._file = disk.open(segment.log_path, create=True)
+        if segment._file.size():
+            segment._file.truncate(0)
+        segment._size = 0
+        segment._offset_index = OffsetIndex()
+        segment._time_index = TimeIndex()
+        return segment
+
+    # Files
+
+    def path_of(self, suffix: str) -> str:
+        return f"{self._directory}/{self.base_offset:020d}{suffix}"
+
+    @property
+    def log_path(self) -> str:
+        return f"{self._directory}/{self.base_offset:020d}.log"
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.log_path)
+        return file
+
+    @property
+    def size(self) -> int:
+        if self._size == _UNKNOWN:
+            self._size = self._disk.size(self.log_path)
+        return self._size
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex.decode(self._read_if_there(INDEX_SUFFIX), self.size)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex.decode(self._read_if_there(TIME_INDEX_SUFFIX))
+            last = index.last()
+            if last is not None and last[0] > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = last[0], self.base_offset + last[1]
+        return index
+
+    @property
+    def aborted(self) -> AbortedTransactions:
+        aborted = self._aborted
+        if aborted is None:
+            aborted = self._aborted = AbortedTransactions(self._disk, self.path_of(TRANSACTION_INDEX_SUFFIX))
+        return aborted
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._time_index is None:
+            _ = self.time_index
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Last offset of the batch with the largest timestamp."""
+        if self._time_index is None:
+            _ = self.time_index
+        return self._offset_of_max_timestamp
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: of the records, or of the file where they have none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
+
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch, from which `segment.ms` counts; -1 if there is none."""
+        if self._first_timestamp is None:
+            if self.size < HEADER_BYTES:
+                return NO_TIMESTAMP
+            self._first_timestamp = BatchHeader._make(HEADER.unpack(self.file.read(0, HEADER_BYTES))).max_timestamp
+        return self._first_timestamp
+
+    def _read_if_there(self, suffix: str) -> bytes:
+        try:
+            return self._disk.read_bytes(self.path_of(suffix))
+        except FileNotFoundError:
+            return b""
+
+    # Writing
+
+    def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> int:
+        """Write one batch at the end; its position. OSError leaves everything as it was."""
+        position = self._size
+        (self._file or self.file).write(position, batch)
+        self.index_batch(position, size, last_offset, max_timestamp, index_interval_bytes)
+        self._size = position + size
+        return position
+
+    def index_batch(
+        self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Account for a batch that is in the file. The same rule serves appends and recovery, as in Kafka."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._first_timestamp is None and position == 0:
+            self._first_timestamp = max_timestamp
+        if self.bytes_since_index_entry > index_interval_bytes:
+            index = self._offset_index
+            assert index is not None
+            index.relative_offsets.append(last_offset - self.base_offset)
+            index.positions.append(position)
+            self.time_index.append(self._max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+            self.bytes_since_index_entry = size
+        else:
+            self.bytes_since_index_entry += size
+        self.indexes_dirty = True
+
+    def is_index_full(self, segment_index_bytes: int) -> bool:
+        index, times = self._offset_index, self._time_index
+        return (index is not None and len(index) >= segment_index_bytes // OFFSET_ENTRY_BYTES) or (
+            times is not None and len(times) >= segment_index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    def write_indexes(self) -> list[Syncable]:
+        """Bring the index files up to date; what must be synced for that to last. Does not seal the segment."""
+        if not self.indexes_dirty:
+            return []
+        written: list[Syncable] = []
+        for suffix, data in ((INDEX_SUFFIX, self.offset_index.encode()), (TIME_INDEX_SUFFIX, self._times_with_last())):
+            self._disk.write_bytes(self.path_of(suffix), data)
+            written.append(WrittenFile(self._disk, self.path_of(suffix)))
+        if self._aborted is not None and self._aborted.file is not None:
+            written.append(WrittenFile(self._disk, self._aborted.path))
+        self.indexes_dirty = False
+        return written
+
+    def _times_with_last(self) -> bytes:
+        """The time index with the largest timestamp as its last entry, as Kafka leaves a closed segment."""
+        if self.max_timestamp < 0:
+            return self.time_index.encode()
+        closing = TimeIndex()
+        closing.timestamps = self.time_index.timestamps[:]
+        closing.relative_offsets = self.time_index.relative_offsets[:]
+        closing.append(self._max_timestamp, self._offset_of_max_timestamp - self.base_offset)
+        return closing.encode()
+
+    def reset_indexes(self) -> None:
+        """Forget what the side files say, before recovery accounts for every batch anew."""
+        self._offset_index = OffsetIndex()
+        self._time_index = TimeIndex()
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = self.base_offset
+        self._first_timestamp = None
+        self.bytes_since_index_entry = 0
+        self.aborted.reset()
+        self.indexes_dirty = True
+
+    def truncate_to_position(self, size: int, next_offset: int) -> None:
+        """Cut the file at a batch boundary, where `next_offset` would come."""
+        self.file.truncate(size)
+        self._size = size
+        index = self.offset_index
+        index.truncate(size)
+        self.time_index.truncate(next_offset - self.base_offset)
+        self.aborted.truncate_to(next_offset)
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        last = self.time_index.last()
+        if last is not None:
+            self._max_timestamp, self._offset_of_max_timestamp = last[0], self.base_offset + last[1]
+        if size == 0:
+            self._first_timestamp = None
+        self.account_for_tail()
+        self.indexes_dirty = True
+
+    def account_for_tail(self) -> int | None:
+        """Take in the batches after the last index entry; the offset after the last of them, None if the tail is bad."""
+        _ = self.time_index
+        index = self.offset_index
+        position = index.positions[-1] if index.positions else 0
+        next_offset = self.base_offset
+        end = self.size
+        start = position
+        for found, header in read_headers(self.file, position, end) if position < end else ():
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
+            next_offset = header.last_offset + 1
+            position = found + header.size_bytes
+        self.bytes_since_index_entry = position - start
+        return next_offset if position == end else None
+
+    # Reading
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """Position and base offset of the first batch that ends at or after `offset`; None if all end before."""
+        position = self.offset_index.lookup(offset - self.base_offset)
+        end, file = self.size, self.file
+        while position + HEADER_BYTES <= end:
+            block = file.read(position, min(_FORWARD_SCAN_BYTES, end - position))
+            start, last_start = 0, len(block) - HEADER_BYTES
+            if last_start < 0:
+                return None
+            while start <= last_start:
+                base_offset, length, last_offset_delta = _SKIM.unpack_from(block, start)
+                if base_offset + last_offset_delta >= offset:
+                    return position + start, base_offset
+                start += LOG_OVERHEAD_BYTES + length
+            position += start
+        return None
+
+    def cut(self, block: Buffer, position: int) -> tuple[int, int]:
+        """Where the last whole batch in `block`, read from `position`, ends, and the offset after it; (0, -1) if none.
+
+        The index knows a batch start near the end, so that few headers have to be stepped over.
+        """
+        size = len(block)
+        start = max(self.offset_index.position_at_or_before(position + size) - position, 0)
+        next_offset = -1
+        if start:
+            # The entry may name the very end of the block; the batch before it then tells the next offset.
+            first = self._step(block, start, size)
+            if first[1] >= 0:
+                return first
+            start = max(self.offset_index.position_at_or_before(position + start - 1) - position, 0)
+        end, next_offset = self._step(block, start, size)
+        return (end, next_offset) if next_offset >= 0 else (0, -1)
+
+    @staticmethod
+    def _step(block: Buffer, start: int, size: int) -> tuple[int, int]:
+        next_offset = -1
+        while start + HEADER_BYTES <= size:
+            base_offset, length, last_offset_delta = _SKIM.unpack_from(block, start)
+            following = start + LOG_OVERHEAD_BYTES + length
+            if following > size or length < BATCH_LENGTH_MIN:
+                break
+            next_offset = base_offset + last_offset_delta + 1
+            start = following
+        return start, next_offset
+
+    def batches(self, position: int = 0) -> Iterator[FoundBatch]:
+        """Whole batches from a batch boundary on, CRC unchecked."""
+        return read_batches(self.file, position, self.size)
+
+    # The end
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._aborted is not None:
+            self._aborted.close()
+
+    def forget_files(self) -> None:
+        """Let everything be read anew: after the files were replaced or renamed."""
+        self.close()
+        self._size = _UNKNOWN
+        self._offset_index = None
+        self._time_index = None
+        self._aborted = None
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._first_timestamp = None
+
+    def delete(self) -> None:
+        """Remove every file. The log goes first and under another name, so that a crash leaves no headless segment."""
+        self.close()
+        disk = self._disk
+        deleted = self.log_path + DELETED_SUFFIX
+        disk.rename(self.log_path, deleted)
+        disk.remove(deleted)
+        for suffix in (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
+            try:
+                disk.remove(self.path_of(suffix))
+            except FileNotFoundError:
+                continue

@@ -1,0 +1,260 @@
+"""The real file system behind `ports.Disk`, with a bound on open files.
+
+Files open on first use and close again, least recently used first, when too many are open; only the event loop's thread
+closes one that way. `sync` may run in a helper thread: it pins the descriptor while it does. A write that fails half way
+is cut off again, so that a full disk leaves nothing torn.
+"""
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fencepost.ports import Buffer
+
+_TEMPORARY_SUFFIX = ".tmp"
+_VECTOR_MAX = 1024
+_SMALL_READ_BYTES = 1 << 16
+_LARGE_READ_BYTES = 1 << 20
+_CLOSED: Final = -1
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class RealFile:
+    __slots__ = ("_descriptor", "_disk", "_pins", "_recently_used", "path")
+
+    def __init__(self, disk: "RealDisk", path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._descriptor = _CLOSED
+        self._pins = 0
+        self._recently_used = False
+
+    def size(self) -> int:
+        if self._descriptor == _CLOSED:
+            return os.stat(self.path).st_size
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, count: int) -> bytes:
+        descriptor = self._descriptor
+        if descriptor == _CLOSED:
+            descriptor = self._disk.acquire(self)
+        self._recently_used = True
+        data = os.pread(descriptor, count, position)
+        if len(data) == count or not data:
+            return data
+        parts = [data]
+        missing = count - len(data)
+        while missing > 0:
+            position += len(data)
+            data = os.pread(descriptor, missing, position)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write(self, position: int, data: Buffer) -> None:
+        descriptor = self._descriptor
+        if descriptor == _CLOSED:
+            descriptor = self._disk.acquire(self)
+        self._recently_used = True
+        written = os.pwrite(descriptor, data, position)
+        if written != len(data):
+            self._write_rest(descriptor, position, memoryview(data), written)
+
+    def _write_rest(self, descriptor: int, position: int, data: memoryview, written: int) -> None:
+        """A short write is how a full disk announces itself; the next one says so."""
+        try:
+            while written < len(data):
+                count = os.pwrite(descriptor, data[written:], position + written)
+                if count == 0:
+                    raise OSError(5, "write made no progress", self.path)
+                written += count
+        except OSError:
+            os.ftruncate(descriptor, position)
+            raise
+
+    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) > _VECTOR_MAX:
+            self.write(position, b"".join(buffers))
+            return
+        descriptor = self._descriptor
+        if descriptor == _CLOSED:
+            descriptor = self._disk.acquire(self)
+        self._recently_used = True
+        written = os.pwritev(descriptor, buffers, position)
+        if written != sum(map(len, buffers)):
+            self._write_rest(descriptor, position, memoryview(b"".join(buffers)), written)
+
+    def truncate(self, size: int) -> None:
+        descriptor = self._descriptor
+        if descriptor == _CLOSED:
+            descriptor = self._disk.acquire(self)
+        os.ftruncate(descriptor, size)
+
+    def sync(self) -> None:
+        descriptor = self._disk.pin(self)
+        try:
+            _sync_data(descriptor)
+        finally:
+            self._disk.unpin(self)
+
+    def close(self) -> None:
+        self._disk.release(self)
+
+
+class RealDisk:
+    """Paths are absolute. `open_files_max` bounds the descriptors this object keeps, not those in a sync right now."""
+
+    def __init__(self, open_files_max: int = 512) -> None:
+        self._open_files_max = max(open_files_max, 8)
+        self._lock = threading.Lock()
+        self._open: dict[RealFile, None] = {}
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        file = RealFile(self, path)
+        if create:
+            self._acquire(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        return file
+
+    # Descriptors
+
+    def acquire(self, file: RealFile) -> int:
+        return self._acquire(file, os.O_RDWR | os.O_CLOEXEC)
+
+    def _acquire(self, file: RealFile, flags: int) -> int:
+        with self._lock:
+            if file._descriptor == _CLOSED:
+                # Only reads and writes make room, which the event loop alone does: a sync in a helper thread must not
+                # close what the loop may be using.
+                if len(self._open) >= self._open_files_max:
+                    self._make_room()
+                file._descriptor = os.open(file.path, flags, 0o644)
+                self._open[file] = None
+            return file._descriptor
+
+    def _make_room(self) -> None:
+        """Close the oldest file that was not used since it was last considered."""
+        wanted = self._open_files_max - 1
+        for _ in range(2):
+            for file in list(self._open):
+                if len(self._open) <= wanted:
+                    return
+                if file._pins:
+                    continue
+                if file._recently_used:
+                    file._recently_used = False
+                    del self._open[file]
+                    self._open[file] = None
+                else:
+                    self._close(file)
+
+    def _close(self, file: RealFile) -> None:
+        del self._open[file]
+        descriptor, file._descriptor = file._descriptor, _CLOSED
+        os.close(descriptor)
+
+    def pin(self, file: RealFile) -> int:
+        with self._lock:
+            if file._descriptor == _CLOSED:
+                file._descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+                self._open[file] = None
+            file._pins += 1
+            return file._descriptor
+
+    def unpin(self, file: RealFile) -> None:
+        with self._lock:
+            file._pins -= 1
+
+    def release(self, file: RealFile) -> None:
+        with self._lock:
+            if file._descriptor != _CLOSED and not file._pins:
+                self._close(file)
+
+    def close_all(self) -> None:
+        """At shutdown, when no sync runs any more."""
+        with self._lock:
+            for file in list(self._open):
+                self._close(file)
+
+    # The name space
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read_bytes(self, path: str) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(descriptor, _SMALL_READ_BYTES)
+            if len(data) < _SMALL_READ_BYTES:
+                return data
+            parts = [data]
+            while part := os.read(descriptor, _LARGE_READ_BYTES):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        temporary = path + _TEMPORARY_SUFFIX
+        try:
+            self._write_whole(temporary, data, sync=True)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        self.sync_directory(os.path.dirname(path))
+
+    def write_bytes(self, path: str, data: Buffer) -> None:
+        self._write_whole(path, data, sync=False)
+
+    def _write_whole(self, path: str, data: Buffer, *, sync: bool) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=False)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
