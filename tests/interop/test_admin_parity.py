@@ -1,0 +1,108 @@
+"""The Java AdminClient gets the same answers from Fencepost as from Apache Kafka.
+
+One scripted sequence of calls (peers/java/AdminScript.java) runs against both. Every step must give the
+same answer, or the same exception, but for the differences that are listed and explained here.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.peers import java
+from tests.peers.broker_process import BrokerProcess
+from tests.peers.fencepost_process import FencepostProcess
+from tests.peers.kafka import ApacheKafka
+
+pytestmark = pytest.mark.timeout(120)
+Steps = dict[str, dict[str, Any]]
+
+# Steps whose whole answer differs by design.
+NOT_COMPARED = {
+    "describeConfigs: broker": "compared name by name below",
+    "describeConfigs: group": "settings of the new group protocols, which Fencepost does not have yet",
+    "describeDelegationToken": "Fencepost does not advertise the delegation token calls",
+    "describeUserScramCredentials": "Fencepost does not advertise the SCRAM calls",
+    "listTransactions": "comes with transactions",
+    "describeProducers": "comes with transactions",
+}
+
+# Topic settings that Fencepost does not have: tiered storage, and the share of log cleaning it does by itself.
+ABSENT_TOPIC_CONFIGS = {
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "local.retention.bytes",
+    "local.retention.ms",
+}
+
+# Broker settings whose values belong to the one process or the one machine.
+OWN_VALUES = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id"}
+
+# Features of parts that Fencepost does not have: share and streams groups, KRaft's own metadata, the new groups.
+ABSENT_FEATURES = {
+    "eligible.leader.replicas.version",
+    "group.version",
+    "kraft.version",
+    "metadata.version",
+    "share.version",
+    "streams.version",
+}
+
+
+def run_script(broker: BrokerProcess) -> Steps:
+    lines = java.run_json_lines("AdminScript", broker.bootstrap_servers)
+    return {line["step"]: line for line in lines}
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[tuple[Steps, Steps]]:
+    """What both brokers answered; brokers of their own, because the script starts from an empty cluster."""
+    with ApacheKafka() as apache, FencepostProcess() as fencepost:
+        yield run_script(apache), run_script(fencepost)
+
+
+def visible(step: dict[str, Any]) -> Any:
+    """What is compared of a step: the exception's class, or the answer less what is known to differ."""
+    if "error" in step:
+        return step["error"]
+    return normalised(step["step"], step["answer"])
+
+
+def normalised(step: str, answer: Any) -> Any:
+    if not isinstance(answer, dict):
+        return answer
+    if step == "describeFeatures":
+        return {name: value for name, value in answer.items() if name.split()[-1] not in ABSENT_FEATURES}
+    without = {
+        name: normalised(step, value)
+        for name, value in answer.items()
+        if name not in ABSENT_TOPIC_CONFIGS and not is_elr_setting(name, value)
+    }
+    return without
+
+
+def is_elr_setting(name: str, value: Any) -> bool:
+    """With eligible leader replicas Kafka pins min.insync.replicas as a cluster-wide default; we have no such feature."""
+    return name == "min.insync.replicas" and "1" in str(value)
+
+
+def test_every_step_of_the_script_gives_the_same_answer(answers: tuple[Steps, Steps]) -> None:
+    apache, fencepost = answers
+    assert list(apache) == list(fencepost), "both ran the whole script"
+    differences = [
+        f"{name}\n    apache:    {visible(step)} {step.get('message', '')}\n"
+        f"    fencepost: {visible(fencepost[name])} {fencepost[name].get('message', '')}"
+        for name, step in apache.items()
+        if name not in NOT_COMPARED and visible(step) != visible(fencepost[name])
+    ]
+    assert not differences, f"{len(differences)} of {len(apache)} steps differ:\n" + "\n".join(differences)
+
+
+def test_broker_settings_have_the_same_meaning(answers: tuple[Steps, Steps]) -> None:
+    """A setting under Kafka's name has Kafka's type, default and kind; Fencepost has fewer, and a few of its own."""
+    apache, fencepost = (steps["describeConfigs: broker"]["answer"] for steps in answers)
+    shared = sorted(set(apache) & set(fencepost) - OWN_VALUES)
+    different = {name: (apache[name], fencepost[name]) for name in shared if apache[name] != fencepost[name]}
+    assert different == {}
+    assert len(shared) > 40
