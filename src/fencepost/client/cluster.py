@@ -230,10 +230,7 @@ class Cluster:
 
     async def topic(self, name: str) -> TopicMetadata:
         """One topic, from the cache while that is fresh. Raises UnknownTopic."""
-        cached = self._topics.get(name)
-        if cached is not None and cached[1] > asyncio.get_running_loop().time():
-            return cached[0]
-        return await self.refresh_topic(name)
+        return self.cached_topic(name) or await self.refresh_topic(name)
 
     async def refresh_topic(self, name: str) -> TopicMetadata:
         return await self.retrying(
@@ -267,6 +264,11 @@ class Cluster:
         fresh_until = asyncio.get_running_loop().time() + self.metadata_max_age_ms / 1000
         self._topics[topic.name] = (metadata, fresh_until)
         return metadata
+
+    def cached_topic(self, name: str) -> TopicMetadata | None:
+        """What is known without asking; None when nothing is, or when it is too old."""
+        cached = self._topics.get(name)
+        return cached[0] if cached is not None and cached[1] > asyncio.get_running_loop().time() else None
 
     def forget_topic(self, name: str) -> None:
         self._topics.pop(name, None)

@@ -13,16 +13,6 @@ class IsolationLevel(enum.IntEnum):
     READ_COMMITTED = 1
 
 
-class Compression(enum.IntEnum):
-    """Codecs by the number a batch carries."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-
 class ResourceType(enum.IntEnum):
     TOPIC = 2
     BROKER = 4
