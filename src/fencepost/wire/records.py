@@ -118,6 +118,7 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
         raise _invalid(f"{record_count} records are declared, {total} bytes are there")
     spans: list[RecordSpan] = []
     append = spans.append
+    # Every broker that compacts or validates spends its time here: varints of one and two bytes are read in place.
     make = tuple.__new__
     position = 0
     try:
@@ -126,7 +127,12 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
             length = payload[position]
             position += 1
             if length >= 0x80:
-                length, position = _unsigned(payload, position - 1, _VARINT_BITS)
+                high = payload[position]
+                position += 1
+                if high < 0x80:
+                    length += (high - 1) << 7
+                else:
+                    length, position = _unsigned(payload, position - 2, _VARINT_BITS)
             end = position + (length >> 1)
             if length & 1 or end > total:
                 raise _invalid(f"record {len(spans)} declares more than the {total - position} bytes that are left")
@@ -134,17 +140,32 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
             byte = payload[position]
             position += 1
             if byte >= 0x80:
-                byte, position = _unsigned(payload, position - 1, _VARLONG_BITS)
+                high = payload[position]
+                position += 1
+                if high < 0x80:
+                    byte += (high - 1) << 7
+                else:
+                    byte, position = _unsigned(payload, position - 2, _VARLONG_BITS)
             timestamp_delta = (byte >> 1) ^ -(byte & 1)
             byte = payload[position]
             position += 1
             if byte >= 0x80:
-                byte, position = _unsigned(payload, position - 1, _VARINT_BITS)
+                high = payload[position]
+                position += 1
+                if high < 0x80:
+                    byte += (high - 1) << 7
+                else:
+                    byte, position = _unsigned(payload, position - 2, _VARINT_BITS)
             offset_delta = (byte >> 1) ^ -(byte & 1)
             byte = payload[position]
             position += 1
             if byte >= 0x80:
-                byte, position = _unsigned(payload, position - 1, _VARINT_BITS)
+                high = payload[position]
+                position += 1
+                if high < 0x80:
+                    byte += (high - 1) << 7
+                else:
+                    byte, position = _unsigned(payload, position - 2, _VARINT_BITS)
             if byte & 1:
                 if byte != 1:
                     raise _invalid(f"record {len(spans)} has a negative key length")
@@ -158,7 +179,12 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
             byte = payload[position]
             position += 1
             if byte >= 0x80:
-                byte, position = _unsigned(payload, position - 1, _VARINT_BITS)
+                high = payload[position]
+                position += 1
+                if high < 0x80:
+                    byte += (high - 1) << 7
+                else:
+                    byte, position = _unsigned(payload, position - 2, _VARINT_BITS)
             if byte & 1:
                 if byte != 1:
                     raise _invalid(f"record {len(spans)} has a negative value length")
