@@ -49,11 +49,11 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL_UVARINTS = tuple(_uvarint(value) for value in range(16_384))
+_SMALL_UVARINTS = tuple(_uvarint(value) for value in range(1024))
 
 
 def uvarint(value: int) -> bytes:
-    return _SMALL_UVARINTS[value] if value < 16_384 else _uvarint(value)
+    return _SMALL_UVARINTS[value] if value < 1024 else _uvarint(value)
 
 
 def _fail(reason: str) -> None:

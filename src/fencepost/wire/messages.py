@@ -4,12 +4,11 @@
 attributes of the outer class. `messages.pyi` gives them to type checkers. Encoding is in `codec.py`.
 """
 
+import json
 import re
 from functools import cache
 from importlib import resources
 from typing import Any
-
-import msgspec
 
 ZERO_UUID = bytes(16)
 _INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64"})
@@ -23,7 +22,7 @@ def snake_case(name: str) -> str:
 @cache
 def _schemas() -> dict[str, Any]:
     text = resources.files("fencepost.wire").joinpath("schemas.json").read_bytes()
-    decoded: dict[str, Any] = msgspec.json.decode(text)
+    decoded: dict[str, Any] = json.loads(text)
     return decoded
 
 

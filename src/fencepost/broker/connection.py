@@ -1,0 +1,124 @@
+"""One client connection, without its socket: requests in, answers out, in order.
+
+Request N+1 starts only after N has passed its append point. A call that may be pipelined (its append is done when its
+handler returns) lets the next one start at once; any other parked call mutes the connection until it is answered.
+Answers leave in the order of the requests, all that are ready in one write.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.ports import Buffer, Scheduler
+from fencepost.promise import Promise
+from fencepost.wire.framing import response_frame
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request on its way: who asks, in which version."""
+
+    connection: "Connection"
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer_host
+
+
+class Connection:
+    __slots__ = (
+        "_answers", "_flush_scheduled", "_is_muted", "_scheduler", "_write", "close", "is_closed", "listener", "number", "on_closed",
+        "on_ready", "peer_host", "pipelined_requests_max", "software",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        peer_host: str,
+        listener: str,
+        scheduler: Scheduler,
+        write: Callable[[list[Buffer]], None],
+        close: Callable[[str], None],
+        pipelined_requests_max: int,
+    ) -> None:
+        self.number = number
+        """Accept number: a later connection has a higher one."""
+        self.peer_host = peer_host
+        self.listener = listener
+        self.close = close
+        self.is_closed = False
+        self.on_ready: Callable[[], None] | None = None
+        self.on_closed: dict[object, Callable[[], None]] = {}
+        """What to let go of when the client is gone, by whatever waits."""
+        self.pipelined_requests_max = pipelined_requests_max
+        self.software = ""
+        self._scheduler = scheduler
+        self._write = write
+        self._answers: deque[list[Any]] = deque()  # [call, message or None while it is parked, is answered]
+        self._is_muted = False
+        self._flush_scheduled = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next request may be handed in."""
+        return not self._is_muted and len(self._answers) < self.pipelined_requests_max
+
+    def answer(self, call: Call, message: Any) -> None:
+        """An answer that is there at once. None means that the request wants none (Produce with acks=0)."""
+        if message is not None:
+            self._answers.append([call, message, True])
+
+    def park(self, call: Call, promise: Promise[Any], *, pipelined: bool) -> None:
+        if promise.done:
+            self.answer(call, promise.value)
+            return
+        slot: list[Any] = [call, None, False]
+        self._answers.append(slot)
+        if not pipelined:
+            self._is_muted = True
+
+        def resolved(message: Any) -> None:
+            slot[1] = message
+            slot[2] = True
+            if not pipelined:
+                self._is_muted = False
+            self._flush_soon()
+
+        promise.then(resolved)
+
+    def flush(self) -> None:
+        """Write every answer that is ready and not behind one that is not."""
+        answers = self._answers
+        parts: list[Buffer] = []
+        while answers and answers[0][2]:
+            call, message, _ = answers.popleft()
+            # A hot handler may hand over finished bytes; any other message is encoded here.
+            parts += message if type(message) is list else response_frame(call.api_key, call.version, call.correlation_id, message)
+        if parts:
+            self._write(parts)
+
+    def closed(self) -> None:
+        """The socket is gone: nobody reads what is still to come."""
+        self.is_closed = True
+        self._answers.clear()
+        for release in list(self.on_closed.values()):
+            release()
+        self.on_closed.clear()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._scheduler.call_soon(self._flush_and_go_on)
+
+    def _flush_and_go_on(self) -> None:
+        self._flush_scheduled = False
+        if self.is_closed:
+            return
+        self.flush()
+        if self.is_ready and self.on_ready is not None:
+            self.on_ready()

@@ -1,0 +1,88 @@
+"""API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection."""
+
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.broker.connection import Call, Connection
+from fencepost.broker.events import HandlerFailed, MalformedRequest
+from fencepost.promise import Promise
+from fencepost.wire.catalog import API_VERSIONS, ApiKey, request_class
+from fencepost.wire.codec import decode
+from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from fencepost.wire.framing import read_request_header
+from fencepost.wire.messages import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+class Handler(NamedTuple):
+    function: "Callable[[Node, Call, Any], Any]"
+    """Returns the response message, a Promise of it, or None where the request wants no answer."""
+    pipelined: bool = False
+    """The handler has passed its append point when it returns: the connection's next request may start."""
+
+
+class Dispatcher:
+    def __init__(self, node: "Node", handlers: dict[ApiKey, Handler]) -> None:
+        self._node = node
+        self._handlers: dict[int, tuple[int, int, Handler, type]] = {
+            int(key): (*API_VERSIONS[key], handler, request_class(key)) for key, handler in handlers.items()
+        }
+        assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
+        self.calls = dict.fromkeys(self._handlers, 0)
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
+        if len(frame) < 8:
+            self._malformed(connection, -1, -1, "request shorter than its header")
+            return
+        api_key = frame[0] << 8 | frame[1]
+        version = frame[2] << 8 | frame[3]
+        entry = self._handlers.get(api_key)
+        if entry is None or not entry[0] <= version <= entry[1]:
+            self._unsupported(connection, frame, api_key, version)
+            return
+        _, _, handler, message_class = entry
+        try:
+            header = read_request_header(frame)
+            request = decode(message_class, version, frame, header.body)
+        except MalformedMessage as error:
+            self._malformed(connection, api_key, version, str(error))
+            return
+        self.calls[api_key] += 1
+        call = Call(connection, api_key, version, header.correlation_id, header.client_id)
+        try:
+            answer = handler.function(self._node, call, request)
+        except MalformedMessage as error:
+            self._malformed(connection, api_key, version, str(error))
+            return
+        except Exception as error:
+            self._failed(connection, api_key, version, error)
+            return
+        if type(answer) is Promise:
+            connection.park(call, answer, pipelined=handler.pipelined)
+        else:
+            connection.answer(call, answer)
+
+    def _unsupported(self, connection: Connection, frame: memoryview, api_key: int, version: int) -> None:
+        if api_key != ApiKey.API_VERSIONS:
+            self._malformed(connection, api_key, version, "unsupported API or version")
+            return
+        # The one call that must be answered in any version: in the oldest form, with the versions that would do.
+        header = read_request_header(frame, is_known=False)
+        call = Call(connection, api_key, 0, header.correlation_id, None)
+        low, high = API_VERSIONS[ApiKey.API_VERSIONS]
+        keys = [ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=low, max_version=high)]
+        connection.answer(call, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys))
+
+    def _malformed(self, connection: Connection, api_key: int, version: int, reason: str) -> None:
+        self._node.events.emit(MalformedRequest(connection.number, connection.peer_host, api_key, version, reason))
+        connection.close(reason)
+
+    def _failed(self, connection: Connection, api_key: int, version: int, error: Exception) -> None:
+        api = ApiKey(api_key).camel_name
+        reason = str(error) if isinstance(error, KafkaError) else repr(error)
+        self._node.events.emit(HandlerFailed(api, version, reason, traceback.format_exc()))
+        connection.close(f"{api} failed")

@@ -1,0 +1,144 @@
+"""The typed feed: what happened and why.
+
+Every refusal and every change of state worth telling is a frozen dataclass handed to `EventFeed.emit`. Log lines,
+metrics and the tools that explain a broker to people all read this feed; none of them is called by name.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+RECENT_EVENTS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStarted:
+    node_id: int
+    incarnation: int
+    topics: int
+    partitions: int
+    was_clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStopped:
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefused:
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    connection: int
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedRequest:
+    connection: int
+    peer: str
+    api_key: int
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailed:
+    api: str
+    version: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic: str
+    partitions: int
+    automatically: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefused:
+    topic: str
+    partition: int
+    error: str
+    reason: str
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    peer: str
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateBatch:
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecovered:
+    topic: str
+    partition: int
+    log_end_offset: int
+    truncated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFailed:
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsDeleted:
+    topic: str
+    partition: int
+    segments: int
+    log_start_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCompacted:
+    topic: str
+    partition: int
+    bytes_before: int
+    bytes_after: int
+
+
+class EventFeed:
+    """Hands every event to all listeners, and keeps the last ones for whoever asks later."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[object], None]] = []
+        self.recent: deque[object] = deque(maxlen=RECENT_EVENTS_MAX)
+
+    def subscribe(self, listener: Callable[[object], None]) -> None:
+        self._listeners.append(listener)
+
+    def emit(self, event: object) -> None:
+        self.recent.append(event)
+        for listener in self._listeners:
+            listener(event)
+
+
+def event_fields(event: object) -> dict[str, object]:
+    """An event as plain data, for log lines and JSON."""
+    assert dataclasses.is_dataclass(event)
+    return {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}

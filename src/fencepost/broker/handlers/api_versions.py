@@ -1,0 +1,54 @@
+"""ApiVersions (0-4): what we speak, with the finalized features from v3. An unknown version is answered by the dispatcher."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
+from fencepost.broker.connection import Call
+from fencepost.broker.dispatch import Handler
+from fencepost.wire.catalog import ADVERTISED_MINIMUM, API_VERSIONS, ApiKey
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+_SOFTWARE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.")
+
+
+@cache
+def _advertised() -> list[ApiVersionsResponse.ApiVersion]:
+    return [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=ADVERTISED_MINIMUM.get(key, low), max_version=high)
+        for key, (low, high) in API_VERSIONS.items()
+    ]
+
+
+def _is_valid_software(text: str) -> bool:
+    return bool(text) and set(text) <= _SOFTWARE_CHARACTERS and text[0] not in "-." and text[-1] not in "-."
+
+
+def api_versions(node: "Node", call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if call.version >= 3:
+        if not (_is_valid_software(request.client_software_name) and _is_valid_software(request.client_software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        call.connection.software = f"{request.client_software_name} {request.client_software_version}"
+    metadata = node.metadata
+    return ApiVersionsResponse(
+        api_keys=_advertised(),
+        # Before v4 clients reject a feature whose lowest level is 0.
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or call.version >= 4
+        ],
+        finalized_features_epoch=metadata.features_epoch,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in metadata.features.items()
+            if level > 0
+        ],
+    )
+
+
+HANDLERS = {ApiKey.API_VERSIONS: Handler(api_versions)}

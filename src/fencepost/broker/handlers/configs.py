@@ -1,0 +1,273 @@
+"""DescribeConfigs (1-4), AlterConfigs (0-2), IncrementalAlterConfigs (0-1), ListConfigResources (0-1).
+
+Resources are topics, this broker (its id) and all brokers (the empty name). A topic setting falls back on the broker's
+setting of the same meaning; the answer names where each value comes from.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import Call
+from fencepost.broker.dispatch import Handler
+from fencepost.broker.topic_names import check_topic_name
+from fencepost.config import BROKER_DEFAULT_OF, broker_config, broker_settings, topic_config, topic_settings
+from fencepost.settings import InvalidSetting, Setting
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+FROM_TOPIC, FROM_BROKER, FROM_CLUSTER, FROM_START, FROM_DEFAULT = 1, 2, 3, 4, 5
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_TYPE_CODES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Config = _Result.DescribeConfigsResourceResult
+_Synonym = _Config.DescribeConfigsSynonym
+
+
+def describe_configs(node: "Node", call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        response.results.append(result)
+        try:
+            configs = _described(node, resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        wanted = resource.configuration_keys
+        result.configs = [config for config in configs if wanted is None or config.name in wanted]
+        for config in result.configs:
+            if not request.include_synonyms:
+                config.synonyms = []
+            if not request.include_documentation:
+                config.documentation = None
+    return response
+
+
+def _described(node: "Node", kind: int, name: str) -> list[_Config]:
+    if kind == TOPIC:
+        check_topic_name(name)
+        topic = node.metadata.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return [
+            _topic_setting(node, setting, topic.overrides) for setting in topic_settings().values()
+        ]
+    if kind == BROKER:
+        if name == "":
+            known = broker_settings()
+            return [
+                _config(known[key], text, FROM_CLUSTER, [(key, text, FROM_CLUSTER)])
+                for key, text in node.metadata.cluster_overrides.items()
+            ]
+        _check_broker(node, name)
+        return [_broker_setting(node, setting) for setting in broker_settings().values()]
+    if kind in (CLIENT_METRICS, GROUP):
+        return []
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _check_broker(node: "Node", name: str) -> None:
+    if name != str(node.config.node_id):
+        try:
+            int(name)
+        except ValueError:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            ) from None
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}",
+        )
+
+
+def _broker_layers(node: "Node", name: str) -> list[tuple[str, str, int]]:
+    """Where a broker setting gets its value from, first the one that counts."""
+    layers = []
+    for texts, source in (
+        (node.metadata.broker_overrides, FROM_BROKER),
+        (node.metadata.cluster_overrides, FROM_CLUSTER),
+        (node.start_settings, FROM_START),
+    ):
+        if name in texts:
+            layers.append((name, texts[name], source))
+    setting = broker_settings()[name]
+    layers.append((name, setting.render(setting.default), FROM_DEFAULT))
+    return layers
+
+
+def _topic_setting(node: "Node", setting: Setting, overrides: Mapping[str, str]) -> _Config:
+    layers = []
+    if setting.name in overrides:
+        layers.append((setting.name, overrides[setting.name], FROM_TOPIC))
+    if setting.name in BROKER_DEFAULT_OF:
+        layers += _broker_layers(node, BROKER_DEFAULT_OF[setting.name])
+    else:
+        layers.append((setting.name, setting.render(setting.default), FROM_DEFAULT))
+    return _config(setting, layers[0][1], layers[0][2], layers)
+
+
+def _broker_setting(node: "Node", setting: Setting) -> _Config:
+    layers = _broker_layers(node, setting.name)
+    config = _config(setting, layers[0][1], layers[0][2], layers)
+    config.read_only = not setting.dynamic
+    return config
+
+
+def _config(setting: Setting, value: str, source: int, layers: list[tuple[str, str, int]]) -> _Config:
+    return _Config(
+        name=setting.name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=False,
+        synonyms=[_Synonym(name=name, value=text, source=layer) for name, text, layer in layers],
+        config_type=_TYPE_CODES[setting.kind],
+        documentation=setting.documentation,
+    )
+
+
+def alter_configs(node: "Node", call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replace: what is not mentioned goes back to its default."""
+    response = AlterConfigsResponse()
+    for resource in request.resources:
+        result = AlterConfigsResponse.AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        response.responses.append(result)
+        try:
+            texts = {}
+            for config in resource.configs:
+                if config.value is None:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {config.name}")
+                texts[config.name] = config.value
+            current = _overrides(node, resource.resource_type, resource.resource_name)
+            _store(node, resource.resource_type, resource.resource_name, current, texts, request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return response
+
+
+def incremental_alter_configs(
+    node: "Node", call: Call, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    response = IncrementalAlterConfigsResponse()
+    for resource in request.resources:
+        result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        response.responses.append(result)
+        try:
+            current = _overrides(node, resource.resource_type, resource.resource_name)
+            changed = dict(current)
+            seen: set[str] = set()
+            for config in resource.configs:
+                if config.name in seen:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+                seen.add(config.name)
+                _change(node, resource.resource_type, changed, config)
+            _store(node, resource.resource_type, resource.resource_name, current, changed, request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return response
+
+
+def _change(
+    node: "Node", kind: int, texts: dict[str, str], config: IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
+) -> None:
+    known = topic_settings() if kind == TOPIC else broker_settings()
+    setting = known.get(config.name)
+    if config.config_operation == DELETE:
+        texts.pop(config.name, None)
+        return
+    if config.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {config.name}")
+    if config.config_operation == SET:
+        texts[config.name] = config.value
+        return
+    if config.config_operation not in (APPEND, SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {config.config_operation}")
+    if setting is None or setting.kind != "list":
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Can't {'APPEND' if config.config_operation == APPEND else 'SUBTRACT'} to key {config.name} because its type is not LIST."
+        )
+    source = getattr(node.config, BROKER_DEFAULT_OF[config.name].replace(".", "_")) if kind == TOPIC and config.name in BROKER_DEFAULT_OF else setting.default
+    items = list(setting.parse(texts[config.name]) if config.name in texts else source)
+    for item in config.value.split(","):
+        if config.config_operation == APPEND and item not in items:
+            items.append(item)
+        elif config.config_operation == SUBTRACT and item in items:
+            items.remove(item)
+    texts[config.name] = ",".join(items)
+
+
+def _overrides(node: "Node", kind: int, name: str) -> Mapping[str, str]:
+    if kind == TOPIC:
+        check_topic_name(name)
+        topic = node.metadata.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic.overrides
+    if kind == BROKER:
+        if name == "":
+            return node.metadata.cluster_overrides
+        _check_broker(node, name)
+        return node.metadata.broker_overrides
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _store(
+    node: "Node", kind: int, name: str, current: Mapping[str, str], changed: Mapping[str, str], validate_only: bool
+) -> None:
+    try:
+        if kind == TOPIC:
+            topic_config(changed, node.config)
+        else:
+            for key, text in changed.items():
+                setting = broker_settings().get(key)
+                if setting is not None and not setting.dynamic and current.get(key) != text:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
+            broker_config(dict(changed))
+    except InvalidSetting as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if validate_only:
+        return
+    if kind == TOPIC:
+        node.set_topic_overrides(name, dict(changed))
+    else:
+        node.set_broker_overrides(dict(changed), of_all_brokers=name == "")
+
+
+def list_config_resources(node: "Node", call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    known = {TOPIC: sorted(node.metadata.topics), BROKER: [str(node.config.node_id)], BROKER_LOGGER: [str(node.config.node_id)], CLIENT_METRICS: [], GROUP: []}
+    kinds = [CLIENT_METRICS] if call.version == 0 else request.resource_types or list(known)
+    if any(kind not in known for kind in kinds):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    resource = ListConfigResourcesResponse.ConfigResource
+    return ListConfigResourcesResponse(
+        config_resources=[
+            resource(resource_name=name, resource_type=kind) for kind in dict.fromkeys(kinds) for name in known[kind]
+        ]
+    )
+
+
+HANDLERS = {
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs),
+    ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources),
+}

@@ -1,0 +1,101 @@
+"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4): which offset belongs to a time, an end, or a leader epoch."""
+
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import Call
+from fencepost.broker.dispatch import Handler
+from fencepost.broker.handlers.fetch import READ_COMMITTED
+from fencepost.broker.partition import Partition
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+_OffsetResponse = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
+_EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset
+
+
+def list_offsets(node: "Node", call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    response = ListOffsetsResponse()
+    seen: set[tuple[str, int]] = set()
+    duplicates: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for one in topic.partitions:
+            key = (topic.name, one.partition_index)
+            (duplicates if key in seen else seen).add(key)
+    for topic in request.topics:
+        results = []
+        for one in topic.partitions:
+            result = _OffsetResponse(partition_index=one.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
+            results.append(result)
+            try:
+                if (topic.name, one.partition_index) in duplicates:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                partition = node.partition(topic.name, one.partition_index)
+                partition.check_leader_epoch(one.current_leader_epoch)
+                _find(partition, one.timestamp, request.isolation_level, call.version, result)
+            except KafkaError as error:
+                result.error_code = error.code
+        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+def _find(partition: Partition, timestamp: int, isolation_level: int, version: int, result: _OffsetResponse) -> None:
+    if partition.failure is not None:
+        raise partition.failure
+    if timestamp < EARLIEST_PENDING_UPLOAD or version < _FIRST_VERSION_OF.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    partition_log = partition.log
+    is_committed = isolation_level == READ_COMMITTED
+    last_readable = partition_log.last_stable_offset if is_committed else partition_log.high_watermark
+    if timestamp == LATEST:
+        result.offset = last_readable
+        result.leader_epoch = partition_log.latest_epoch()
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        result.offset = partition_log.log_start_offset
+        result.leader_epoch = partition_log.epoch_for_offset(result.offset)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return
+    else:
+        if timestamp == MAX_TIMESTAMP:
+            found = partition_log.offset_of_max_timestamp()
+        else:
+            found = partition_log.offset_for_timestamp(timestamp)
+        # Kafka looks at the whole log and then hides what cannot be read yet.
+        if found is not None and (timestamp == MAX_TIMESTAMP or found.offset < last_readable):
+            result.timestamp = found.timestamp
+            result.offset = found.offset
+            result.leader_epoch = found.leader_epoch
+
+
+def offset_for_leader_epoch(node: "Node", call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        results = []
+        for one in topic.partitions:
+            result = _EpochEnd(partition=one.partition, leader_epoch=-1, end_offset=-1)
+            results.append(result)
+            try:
+                partition = node.partition(topic.topic, one.partition)
+                partition.check_leader_epoch(one.current_leader_epoch)
+                result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
+            except KafkaError as error:
+                result.error_code = error.code
+        response.topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    return response
+
+
+HANDLERS = {
+    ApiKey.LIST_OFFSETS: Handler(list_offsets),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(offset_for_leader_epoch),
+}

@@ -1,0 +1,261 @@
+"""CreateTopics (2-7), DeleteTopics (1-6), CreatePartitions (0-3), DeleteRecords (0-2), ListPartitionReassignments, ElectLeaders."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import Call
+from fencepost.broker.dispatch import Handler
+from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
+from fencepost.config import topic_config, topic_settings
+from fencepost.settings import InvalidSetting
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+_CreateResult = CreateTopicsResponse.CreatableTopicResult
+_Creatable = CreateTopicsRequest.CreatableTopic
+_DeleteResult = DeleteTopicsResponse.DeletableTopicResult
+_GrowResult = CreatePartitionsResponse.CreatePartitionsTopicResult
+NO_TOPIC_ID = bytes(16)
+TO_HIGH_WATERMARK = -1
+
+
+def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    response = CreateTopicsResponse()
+    refused: set[str] = set()
+    for wanted in request.topics:
+        if names[wanted.name] > 1:
+            if wanted.name not in refused:
+                refused.add(wanted.name)
+                response.topics.append(
+                    _refused(wanted.name, KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
+                )
+            continue
+        try:
+            response.topics.append(_create(node, wanted, request.validate_only))
+        except KafkaError as error:
+            response.topics.append(_refused(wanted.name, error))
+    return response
+
+
+def _refused(name: str, error: KafkaError) -> _CreateResult:
+    return _CreateResult(
+        name=name, error_code=error.code, error_message=error.message, num_partitions=-1, replication_factor=-1, configs=None,
+        topic_config_error_code=ErrorCode.NONE,
+    )
+
+
+def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateResult:
+    check_topic_name(wanted.name)
+    if wanted.name in node.metadata.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+    other = colliding_name(wanted.name, node.metadata.topics)
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wanted.name}' collides with existing topic: {other}"
+        )
+    partition_count = _partition_count(node, wanted)
+    node.check_room_for(partition_count)
+    overrides = {config.name: config.value for config in wanted.configs if config.value is not None}
+    if len(overrides) != len(wanted.configs):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
+    try:
+        effective = topic_config(overrides, node.config)
+    except InvalidSetting as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    topic_id = NO_TOPIC_ID
+    if not validate_only:
+        topic_id = node.create_topic(wanted.name, partition_count, overrides).topic_id
+    configs = [
+        _CreateResult.CreatableTopicConfigs(
+            name=name,
+            value=setting.render(getattr(effective, name.replace(".", "_"))),
+            read_only=False,
+            config_source=1 if name in overrides else 5,
+            is_sensitive=False,
+        )
+        for name, setting in topic_settings().items()
+    ]
+    return _CreateResult(name=wanted.name, topic_id=topic_id, num_partitions=partition_count, replication_factor=1, configs=configs)
+
+
+def _partition_count(node: "Node", wanted: _Creatable) -> int:
+    if wanted.assignments:
+        if wanted.num_partitions != -1 or wanted.replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions or replicationFactor was not set to -1.",
+            )
+        indexes = [assignment.partition_index for assignment in wanted.assignments]
+        if sorted(indexes) != list(range(len(indexes))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+            )
+        for assignment in wanted.assignments:
+            if assignment.broker_ids != [node.config.node_id]:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker is {node.config.node_id}, so every partition has that one replica"
+                )
+        return len(indexes)
+    if wanted.replication_factor < -1 or wanted.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if wanted.num_partitions < -1 or wanted.num_partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    replicas = node.config.default_replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+    if replicas > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} cannot be "
+            "reached because only 1 broker(s) are registered.",
+        )
+    return node.config.num_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+
+
+def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if call.version >= 6:
+        wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        wanted = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    response = DeleteTopicsResponse()
+    for name, topic_id in wanted:
+        result = _DeleteResult(name=name, topic_id=topic_id)
+        response.responses.append(result)
+        try:
+            if (name is None) == (topic_id == NO_TOPIC_ID):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Exactly one of name and topic id must be given.")
+            if not node.config.delete_topic_enable:
+                raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+            if name is not None:
+                topic = node.metadata.topics.get(name)
+                if topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            else:
+                topic = node.metadata.topics_by_id.get(topic_id)
+                if topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            result.name, result.topic_id = topic.name, topic.topic_id
+            node.delete_topic(topic.name)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return response
+
+
+def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    response = CreatePartitionsResponse()
+    for wanted in request.topics:
+        result = _GrowResult(name=wanted.name, error_code=ErrorCode.NONE, error_message=None)
+        try:
+            if names[wanted.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            topic = node.metadata.topics.get(wanted.name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            _check_growth(node, topic.partition_count, wanted)
+            if not request.validate_only:
+                node.add_partitions(wanted.name, wanted.count)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        if names[wanted.name] == 1 or all(other.name != wanted.name for other in response.results):
+            response.results.append(result)
+    return response
+
+
+def _check_growth(node: "Node", current: int, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> None:
+    if wanted.count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if wanted.count < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would not be an increase.",
+        )
+    added = wanted.count - current
+    node.check_room_for(added)
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were specified.",
+            )
+        for assignment in wanted.assignments:
+            if assignment.broker_ids != [node.config.node_id]:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker is {node.config.node_id}, so every partition has that one replica"
+                )
+
+
+def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    topic_result = DeleteRecordsResponse.DeleteRecordsTopicResult
+    partition_result = topic_result.DeleteRecordsPartitionResult
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = partition_result(partition_index=wanted.partition_index, low_watermark=-1)
+            results.append(result)
+            try:
+                partition = node.partition(topic.name, wanted.partition_index)
+                if topic.name in INTERNAL_TOPICS:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Records of an internal topic cannot be deleted")
+                if not partition.log.config.is_deleted:
+                    raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
+                offset = partition.log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+                if offset < 0 or offset > partition.log.high_watermark:
+                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+                node.delete_records(partition, offset)
+                result.low_watermark = partition.log.log_start_offset
+            except KafkaError as error:
+                result.error_code = error.code
+        response.topics.append(topic_result(name=topic.name, partitions=results))
+    return response
+
+
+def list_partition_reassignments(
+    node: "Node", call: Call, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)
+
+
+def elect_leaders(node: "Node", call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """One replica is always the preferred leader: nothing to elect."""
+    response = ElectLeadersResponse()
+    result = ElectLeadersResponse.ReplicaElectionResult
+    for topic in request.topic_partitions or ():
+        results = []
+        for index in topic.partitions:
+            is_known = topic.topic in node.metadata.topics and index < node.metadata.topics[topic.topic].partition_count
+            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=None))
+        response.replica_election_results.append(result(topic=topic.topic, partition_result=results))
+    return response
+
+
+HANDLERS = {
+    ApiKey.CREATE_TOPICS: Handler(create_topics),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions),
+    ApiKey.DELETE_RECORDS: Handler(delete_records),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders),
+}

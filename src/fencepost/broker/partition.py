@@ -1,0 +1,95 @@
+"""A partition this broker leads: the one write path, and everything that waits for it.
+
+Everything that enters a partition goes through `append`: client batches, coordinator records, markers. Acknowledgements
+wait here until their records are durable, fetches until there is something to read. When bytes become durable is the
+`Durability`'s business.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from fencepost.log import Appended, Origin, PartitionLog
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+
+class Watcher(Protocol):
+    def on_progress(self, partition: "Partition", new_bytes: int) -> None:
+        """`new_bytes` more can be read than before."""
+
+    def on_failure(self, partition: "Partition") -> None:
+        """The partition can no longer be read here: deleted, or its disk failed."""
+
+
+class Durability(Protocol):
+    def appended(self, partition: "Partition") -> None:
+        """Something was written; make it durable and then call `partition.advance`."""
+
+
+Acknowledge = Callable[[KafkaError | None], None]
+
+
+class Partition:
+    __slots__ = ("_durability", "_readable_bytes", "_waiting", "_watchers", "failure", "index", "leader_epoch", "log", "topic")
+
+    def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int, durability: Durability) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.failure: KafkaError | None = None
+        self._durability = durability
+        self._waiting: deque[tuple[int, Acknowledge]] = deque()
+        self._watchers: dict[Watcher, None] = {}
+        self._readable_bytes = log.appended_bytes
+
+    def append(self, batch: memoryview, origin: Origin, now_ms: int) -> Appended:
+        """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed."""
+        if self.failure is not None:
+            raise self.failure
+        appended = self.log.append_as_leader(batch, origin=origin, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if not appended.duplicate:
+            self._durability.appended(self)
+        return appended
+
+    def check_leader_epoch(self, given: int) -> None:
+        """Refuse a client that knows an older or a newer leader than this one; -1 means that it knows none."""
+        if given >= 0 and given != self.leader_epoch:
+            is_old = given < self.leader_epoch
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def when_durable(self, last_offset: int, acknowledge: Acknowledge) -> None:
+        """Call back once everything up to and with `last_offset` is below the high watermark, or never will be."""
+        if self.failure is not None:
+            acknowledge(self.failure)
+        elif last_offset < self.log.high_watermark:
+            acknowledge(None)
+        else:
+            self._waiting.append((last_offset, acknowledge))
+
+    def advance(self, offset: int, appended_bytes: int) -> None:
+        """Everything below `offset` is durable: move the high watermark and wake whoever waited for it."""
+        self.log.advance_high_watermark(offset)
+        new_bytes = appended_bytes - self._readable_bytes
+        self._readable_bytes = appended_bytes
+        waiting = self._waiting
+        while waiting and waiting[0][0] < offset:
+            waiting.popleft()[1](None)
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.on_progress(self, new_bytes)
+
+    def fail(self, error: KafkaError) -> None:
+        """Refuse everything from now on and tell everyone who waits."""
+        self.failure = error
+        waiting, self._waiting = self._waiting, deque()
+        for _, acknowledge in waiting:
+            acknowledge(error)
+        for watcher in list(self._watchers):
+            watcher.on_failure(self)
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
