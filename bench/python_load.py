@@ -55,7 +55,7 @@ def consume(arguments: Sequence[str]) -> dict[str, object]:
     seen = first_seen = 0
     begin = 0.0
     while seen < int(count):
-        messages = consumer.consume(4096, 1.0)
+        messages = consumer.consume(min(4096, int(count) - seen), 1.0)
         for message in messages:
             if message.error() is not None:
                 raise SystemExit(str(message.error()))

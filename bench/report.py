@@ -27,11 +27,13 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _cpu(row: Row, side: int) -> str:
+def _cpu(row: Row) -> str:
     if row.cpu_per_work is None:
         return ""
-    seconds = row.cpu_per_work[side]
-    return f"{seconds * 1e6:.0f} us" if row.work_unit == "request" else f"{seconds * 1e3:.2f} ms"
+    ours, theirs = row.cpu_per_work
+    if row.work_unit == "request":
+        return f"{ours * 1e6:.0f} / {theirs * 1e6:.0f} us"
+    return f"{ours * 1e3:.2f} / {theirs * 1e3:.2f} ms"
 
 
 def _target(row: Row) -> str:
@@ -39,7 +41,7 @@ def _target(row: Row) -> str:
         return ""
     sign = "<=" if row.metric.lower_is_better else ">="
     unit = f" {row.metric.unit}" if row.metric.absolute_target is not None else ""
-    return f"{sign} {row.target:g}{unit}" + (" (client-bound)" if row.client_bound else "")
+    return f"{sign} {row.target:g}{unit}" + (" (client)" if row.client_bound else "")
 
 
 def print_table(outcome: Outcome, console: Console) -> None:
@@ -48,7 +50,7 @@ def print_table(outcome: Outcome, console: Console) -> None:
         table = Table(title=f"{names[0]} and {names[1]}, median of the paired ratios", title_justify="left")
         for column in ("row", "unit"):
             table.add_column(column, overflow="fold")
-        for column in (*names, "ratio", "min..max", f"CPU {names[0]}", f"CPU {names[1]}", "CPU ratio", "target", ""):
+        for column in (*names, "ratio", "min..max", "broker CPU", "CPU ratio", "target", ""):
             table.add_column(column, justify="right")
         for row in (row for row in outcome.rows if row.names == names):
             verdict = {None: "", True: "[green]met[/]", False: "[red]missed[/]"}[row.met]
@@ -59,14 +61,14 @@ def print_table(outcome: Outcome, console: Console) -> None:
                 _number(statistics.median(row.theirs)),
                 f"[bold]{row.ratio:.2f}[/]",
                 f"{min(row.ratios):.2f}..{max(row.ratios):.2f}",
-                _cpu(row, 0),
-                _cpu(row, 1),
+                _cpu(row),
                 "" if row.cpu_ratio is None else f"{row.cpu_ratio:.2f}",
                 _target(row),
                 verdict,
             )
         console.print(table)
-    console.print("Ratio: left / right. CPU: broker CPU time per MB of record values, or per request.")
+    console.print("Ratio: left / right. Broker CPU: left / right, per MB of record values or per request.")
+    console.print("(client): the client used more CPU than the broker on both sides, so it sets the pace.")
     busiest = max((row.other_broker_cores for row in outcome.rows), default=0.0)
     console.print(f"The broker that was not under load stayed up and used at most {busiest:.2f} of a core.")
     foreign = max((row.foreign_cores for row in outcome.rows), default=0.0)

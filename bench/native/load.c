@@ -193,7 +193,9 @@ static int run_consume(int count, char **argument) {
     int64_t begin = 0, deadline = now_ns() + 120000000000LL;
     unsigned long bytes = 0, first_bytes = 0;
     while (seen < records) {
-        ssize_t got = consume_batch_queue(queue, 1000, message, 4096);
+        /* Not more than are left: the call waits its whole timeout for a full batch. */
+        size_t left = records - seen < 4096 ? records - seen : 4096;
+        ssize_t got = consume_batch_queue(queue, 1000, message, left);
         if (got < 0 || now_ns() > deadline) fail("consume", "no progress");
         for (ssize_t i = 0; i < got; i++) {
             if (message[i]->err && message[i]->err != PARTITION_EOF) fail("consume", err2str(message[i]->err));
