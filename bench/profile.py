@@ -36,8 +36,8 @@ def show(folded: str) -> None:
             inclusive[frame] += int(count)
     for name, counter in (("own", own), ("inclusive", inclusive)):
         print(f"\n{name} time, % of {total} samples")
-        for frame, count in counter.most_common(FUNCTIONS_SHOWN):
-            print(f"{100 * count / total:6.1f}  {frame}")
+        for frame, samples in counter.most_common(FUNCTIONS_SHOWN):
+            print(f"{100 * samples / total:6.1f}  {frame}")
 
 
 def main() -> int:

@@ -15,7 +15,9 @@ from typing import Any
 
 
 def _settings(bootstrap: str, words: Sequence[str]) -> dict[str, Any]:
-    return {"bootstrap.servers": bootstrap, **dict(word.split("=", 1) for word in words)}
+    settings: dict[str, Any] = dict(word.split("=", 1) for word in words)
+    truths = {name: value == "true" for name, value in settings.items() if value in ("true", "false")}
+    return {"bootstrap.servers": bootstrap, **settings, **truths}
 
 
 def produce(arguments: Sequence[str]) -> dict[str, object]:

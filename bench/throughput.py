@@ -39,7 +39,7 @@ class Produce(Experiment):
         speeds = []
         for _ in range(1 if context.quick else 2):
             speeds = [self.sample(context, subject).values["throughput"] for subject in subjects]
-        wanted = math.sqrt(math.prod(speeds)) * 1e6 * context.sample_seconds
+        wanted = math.prod(speeds) ** (1 / len(speeds)) * 1e6 * context.sample_seconds
         self._records = int(min(wanted, SAMPLE_BYTES_MAX / (2 if context.quick else 1))) // self._size
         for subject in subjects:
             self.sample(context, subject)
@@ -81,7 +81,7 @@ class Consume(Experiment):
         self.finish(context, subjects)
 
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
-        self._records = (200_000_000 if context.quick else 800_000_000) // self._size
+        self._records = (400_000_000 if context.quick else SAMPLE_BYTES_MAX) // self._size
         if self._size < 1024:
             self._records //= 2  # a small record costs the client as much as a large one
         self._fill(context, subjects)
