@@ -27,6 +27,8 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -141,6 +143,7 @@ class Segment:
         "_offset_index",
         "_offset_of_max_timestamp",
         "_size",
+        "_suffix",
         "_time_index",
         "base_offset",
         "bytes_since_index_entry",
@@ -148,9 +151,10 @@ class Segment:
         "indexes_dirty",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int) -> None:
+    def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int, suffix: str = "") -> None:
         self._disk = disk
         self._directory = directory
+        self._suffix = suffix
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0
@@ -166,9 +170,9 @@ class Segment:
         self._first_timestamp: int | None = None
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> "Segment":
-        """A new, empty segment. An old file of that name is emptied."""
-        segment = cls(disk, directory, base_offset, now_ms)
+    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> "Segment":
+        """A new, empty segment. An old file of that name is emptied. `suffix` sets one in the making apart."""
+        segment = cls(disk, directory, base_offset, now_ms, suffix)
         segment._file = disk.open(segment.log_path, create=True)
         if segment._file.size():
             segment._file.truncate(0)
@@ -180,11 +184,11 @@ class Segment:
     # Files
 
     def path_of(self, suffix: str) -> str:
-        return f"{self._directory}/{self.base_offset:020d}{suffix}"
+        return f"{self._directory}/{self.base_offset:020d}{suffix}{self._suffix}"
 
     @property
     def log_path(self) -> str:
-        return f"{self._directory}/{self.base_offset:020d}.log"
+        return f"{self._directory}/{self.base_offset:020d}.log{self._suffix}"
 
     @property
     def file(self) -> File:
@@ -325,6 +329,11 @@ class Segment:
         self.aborted.reset()
         self.indexes_dirty = True
 
+    def cut_file(self, size: int) -> None:
+        """Cut off what recovery found to be no batch; the indexes never knew it."""
+        self.file.truncate(size)
+        self._size = size
+
     def truncate_to_position(self, size: int, next_offset: int) -> None:
         """Cut the file at a batch boundary, where `next_offset` would come."""
         self.file.truncate(size)
@@ -343,7 +352,7 @@ class Segment:
         self.indexes_dirty = True
 
     def account_for_tail(self) -> int | None:
-        """Take in the batches after the last index entry; the offset after the last of them, None if the tail is bad."""
+        """Take in the batches after the last index entry; the offset after the last, None if the tail is bad."""
         _ = self.time_index
         index = self.offset_index
         position = index.positions[-1] if index.positions else 0
@@ -419,24 +428,28 @@ class Segment:
         if self._aborted is not None:
             self._aborted.close()
 
-    def forget_files(self) -> None:
-        """Let everything be read anew: after the files were replaced or renamed."""
+    def rename_files(self, suffix: str) -> None:
+        """Give every file another suffix: a compacted segment on its way into the log. The log file goes last."""
         self.close()
-        self._size = _UNKNOWN
-        self._offset_index = None
-        self._time_index = None
+        old_suffix = self._suffix
+        for kind in reversed(SEGMENT_SUFFIXES):
+            self._suffix = old_suffix
+            source = self.path_of(kind)
+            self._suffix = suffix
+            try:
+                self._disk.rename(source, self.path_of(kind))
+            except FileNotFoundError:
+                continue
         self._aborted = None
-        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._first_timestamp = None
 
-    def delete(self) -> None:
-        """Remove every file. The log goes first and under another name, so that a crash leaves no headless segment."""
+    def delete(self, *, keep_snapshot: bool = False) -> None:
+        """Remove every file, the producer snapshot at its base too. The log goes first, under another name."""
         self.close()
         disk = self._disk
         deleted = self.log_path + DELETED_SUFFIX
         disk.rename(self.log_path, deleted)
         disk.remove(deleted)
-        for suffix in (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES[1:] if keep_snapshot else (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
             try:
                 disk.remove(self.path_of(suffix))
             except FileNotFoundError:

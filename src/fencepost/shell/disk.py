@@ -1,8 +1,8 @@
 """The real file system behind `ports.Disk`, with a bound on open files.
 
-Files open on first use and close again, least recently used first, when too many are open; only the event loop's thread
-closes one that way. `sync` may run in a helper thread: it pins the descriptor while it does. A write that fails half way
-is cut off again, so that a full disk leaves nothing torn.
+Files open on first use and close again, those not used lately first, when too many are open; only reads and writes, so
+only the event loop's thread, close one that way. `sync` may run in a helper thread: it pins the descriptor while it
+does. A write that fails half way is cut off again, so that a full disk leaves nothing torn.
 """
 
 import contextlib

@@ -1,0 +1,70 @@
+"""From a time to an offset, for ListOffsets: the time index, then headers, then the records of one batch.
+
+Only reads a log; owns nothing.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fencepost.wire.batch import BatchHeader
+from fencepost.wire.records import read_records
+
+if TYPE_CHECKING:
+    from fencepost.log.partition_log import PartitionLog
+    from fencepost.log.segment import Segment
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+    """-1 if the batch has none."""
+
+
+def offset_for_timestamp(log: "PartitionLog", timestamp: int, decompressed_max_bytes: int) -> TimestampOffset | None:
+    for segment in log.segments:
+        if segment.max_timestamp >= timestamp:
+            found = _search(segment, timestamp, log.log_start_offset, decompressed_max_bytes)
+            if found is not None:
+                return found
+    return None
+
+
+def _search(
+    segment: "Segment", timestamp: int, log_start_offset: int, decompressed_max_bytes: int
+) -> TimestampOffset | None:
+    # The entry names a batch no later than `timestamp`; every batch before it is no later either. An entry at exactly
+    # this timestamp is the first batch to reach it, so the search may begin with that batch.
+    first_offset = max(segment.base_offset + segment.time_index.lookup(timestamp), log_start_offset)
+    position = segment.offset_index.lookup(first_offset - segment.base_offset)
+    for found in segment.batches(position):
+        header = found.header
+        if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+            continue
+        for record in read_records(found.block, decompressed_max_bytes, found.start):
+            if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: "PartitionLog", decompressed_max_bytes: int) -> TimestampOffset | None:
+    segment = max(log.segments, key=_max_timestamp)
+    timestamp = segment.max_timestamp
+    if timestamp < 0:
+        return None
+    found = segment.find(segment.offset_of_max_timestamp)
+    if found is None:
+        return None
+    for batch in segment.batches(found[0]):
+        if batch.header.max_timestamp == timestamp:
+            for record in read_records(batch.block, decompressed_max_bytes, batch.start):
+                if record.timestamp == timestamp:
+                    return TimestampOffset(timestamp, record.offset, _leader_epoch(batch.header))
+    return None
+
+
+def _max_timestamp(segment: "Segment") -> int:
+    return segment.max_timestamp
+
+
+def _leader_epoch(header: BatchHeader) -> int:
+    return header.partition_leader_epoch

@@ -1,0 +1,803 @@
+"""One partition's history: the one write path, reading, watermarks, rolling.
+
+Owns the list of segments and the offsets that divide the log: start, last stable, high watermark, synced, end. They are
+distinct, and `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log
+never moves the high watermark up by itself: whoever owns the partition does, when a batch is as durable as promised.
+Opening is `log.recovery`, shortening is `log.retention`, time lookup is `log.lookup`, refusals are
+`log.validation`. All disk access goes through `ports.Disk`; nothing here syncs on the append path.
+
+A disk that is full refuses one append and leaves no trace. Any other error of the disk, a failed sync above all, fails
+the log for good: every later call gets KAFKA_STORAGE_ERROR.
+"""
+
+import dataclasses
+import errno
+from bisect import bisect_right
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from fencepost.config import TopicConfig
+from fencepost.log import lookup, recovery, retention
+from fencepost.log.leader_epochs import EpochEnd, LeaderEpochs
+from fencepost.log.open_transactions import AbortedTransaction
+from fencepost.log.producers import Origin, ProducerStateManager, VerificationGuard
+from fencepost.log.segment import (
+    RELATIVE_OFFSET_MAX,
+    SNAPSHOT_SUFFIX,
+    DirectoryEntries,
+    Segment,
+    Syncable,
+    WrittenFile,
+    offset_name,
+)
+from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
+from fencepost.log.validation import (
+    check_batch,
+    check_timestamps,
+    needs_opening,
+    open_batch,
+    refuse_crc,
+    refuse_short_batch,
+)
+from fencepost.ports import Buffer, Disk
+from fencepost.wire.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    ControlType,
+    control_batch,
+    iterate_headers,
+    verify_crc,
+)
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+_UNUSUAL_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+_CODEC_MAX = 4
+_STAMP = Struct(">qii")
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_HINTS_MAX = 128
+_NO_ROLL_TIMESTAMP = 2**63
+_ASK_ROLL_TIMESTAMP = -2
+"""Below every timestamp: the segment's first timestamp is not known yet, or is none."""
+
+_unpack_header = HEADER.unpack_from
+_pack_stamp = _STAMP.pack_into
+_new_tuple = tuple.__new__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogLimits:
+    """What all logs of a broker share."""
+
+    producer_id_expiration_ms: int = 86_400_000
+    decompressed_batch_max_bytes: int = 67_108_864
+    transaction_verification_enabled: bool = True
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 under CreateTime. Of a duplicate: the original's largest timestamp, as Kafka answers."""
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    records: Buffer
+    """Whole batches; the first may begin before the offset asked for."""
+    next_offset: int
+    """Where reading goes on."""
+
+
+EMPTY_RECORDS = b""
+
+
+class CheckpointWrite:
+    """A leader epoch checkpoint to be replaced at the next sync; until then recovery reads epochs from batches."""
+
+    __slots__ = ("_data", "_disk", "path")
+
+    def __init__(self, disk: Disk, path: str, data: bytes) -> None:
+        self._disk = disk
+        self.path = path
+        self._data = data
+
+    def sync(self) -> None:
+        try:
+            self._disk.write_atomically(self.path, self._data)
+        except FileNotFoundError:
+            pass  # the partition was deleted
+
+
+class PartitionLog:
+    __slots__ = (
+        "__weakref__",
+        "_active",
+        "_base_offsets",
+        "_dirty",
+        "_failure",
+        "_first_unstable_offset",
+        "_hints",
+        "_index_interval_bytes",
+        "_limits",
+        "_max_message_bytes",
+        "_opens_batches",
+        "_roll_timestamp",
+        "_segment_bytes",
+        "_segments",
+        "_sync_requested_offset",
+        "_timestamp_after_max_ms",
+        "_timestamp_before_max_ms",
+        "_unsaved",
+        "config",
+        "directory",
+        "disk",
+        "epochs",
+        "high_watermark",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "synced_offset",
+        "topic",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: TopicConfig,
+        limits: LogLimits,
+    ) -> None:
+        """Only `open` calls this."""
+        self.disk = disk
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.topic_partition = f"{topic}-{partition}"
+        self._limits = limits
+        self.producers = ProducerStateManager(
+            self.topic_partition,
+            limits.producer_id_expiration_ms,
+            verification_enabled=limits.transaction_verification_enabled,
+        )
+        self.epochs = LeaderEpochs()
+        self.log_start_offset = self.log_end_offset = self.high_watermark = self.synced_offset = 0
+        self.leader_epoch = -1
+        """Of the newest batch."""
+        self._segments: list[Segment] = []
+        self._base_offsets: list[int] = []
+        self._active: Segment
+        self._dirty: dict[str, Syncable] = {}
+        self._sync_requested_offset = 0
+        self._unsaved = False
+        """Whether a clean close has anything to write."""
+        self._first_unstable_offset: int | None = None
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._failure: OSError | None = None
+        self._roll_timestamp = _NO_ROLL_TIMESTAMP
+        self.update_config(config)
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: TopicConfig,
+        now_ms: int,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        limits: LogLimits | None = None,
+    ) -> "PartitionLog":
+        """Open or create the log in `directory` (the partition's own).
+
+        `clean`: the last stop was clean, so files are trusted and only the tail behind the last index entry is looked
+        at. Otherwise every batch from the segment of `recovery_point` on is checked, the log is cut at the first bad
+        one and what survives is synced. Afterwards `synced_offset` and `high_watermark` are the log end; one that
+        replicates lowers its high watermark with `set_high_watermark`.
+        """
+        log = cls(disk, directory, topic, partition, topic_id, config, limits or LogLimits())
+        recovery.load(log, now_ms, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        return log
+
+    # Settings
+
+    def update_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self._opens_batches = needs_opening(config)
+        self._max_message_bytes = config.max_message_bytes
+        self._segment_bytes = config.segment_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self._timestamp_before_max_ms = config.message_timestamp_before_max_ms
+        if self._segments:
+            self._roll_timestamp = _ASK_ROLL_TIMESTAMP
+
+    # Offsets
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._first_unstable_offset
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        return self._first_unstable_offset
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def failure(self) -> OSError | None:
+        return self._failure
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Readers may see everything below `offset`. Never goes back nor beyond the end; whether it moved."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self._first_unstable_offset is not None:
+            self._find_first_unstable_offset()
+        return True
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Where a replica begins, from its checkpoint; may go back."""
+        self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
+        self._find_first_unstable_offset()
+
+    def _find_first_unstable_offset(self) -> None:
+        self._first_unstable_offset = self.producers.first_unstable_offset(self.high_watermark, self.log_start_offset)
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        verification_guard: VerificationGuard | None = None,
+    ) -> Appended:
+        """Append one batch, stamping it in place (so it must be writable). KafkaError as Kafka would answer.
+
+        A batch already in the log is answered with its original offsets and `duplicate`; nothing is written.
+        """
+        if self._failure is not None:
+            raise self.storage_error()
+        if type(batch) is not memoryview:
+            batch = memoryview(batch)
+        size = len(batch)
+        if size < HEADER_BYTES:
+            refuse_short_batch(size)
+        header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(batch, 0))
+        (
+            base_offset, batch_length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            producer_id, _, base_sequence, record_count,
+        ) = header  # fmt: skip
+        if (
+            batch_length + LOG_OVERHEAD_BYTES != size
+            or magic != 2
+            or record_count != last_offset_delta + 1
+            or record_count <= 0
+            or base_offset
+            or size > self._max_message_bytes
+            or attributes & _UNUSUAL_ATTRIBUTES
+            or attributes & COMPRESSION_MASK > _CODEC_MAX
+            or (base_sequence < 0 <= producer_id)
+        ):
+            check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)
+        elif crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
+            refuse_crc(batch, header, self.topic_partition)
+        if (
+            max_timestamp - now_ms > self._timestamp_after_max_ms
+            or now_ms - base_timestamp > self._timestamp_before_max_ms
+        ):
+            check_timestamps(header, now_ms, self.config)
+        log_append_time_ms = -1
+        if self._opens_batches:
+            batch, header, log_append_time_ms = self._open_batch(batch, header, origin, now_ms)
+            size, max_timestamp, batch_length = len(batch), header.max_timestamp, header.batch_length
+        producers = self.producers
+        if producer_id >= 0:
+            duplicate = producers.check_append(header, origin, verification_guard)
+            if duplicate is not None:
+                return Appended(
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
+                )
+        first_offset = self.log_end_offset
+        last_offset = first_offset + last_offset_delta
+        _pack_stamp(batch, 0, first_offset, batch_length, leader_epoch)
+        self._write(batch, size, first_offset, last_offset, max_timestamp, now_ms)
+        if leader_epoch != self.leader_epoch:
+            self._assign_epoch(leader_epoch, first_offset)
+        if producer_id >= 0:
+            producers.update(header, first_offset, last_offset, max_timestamp)
+            if attributes & TRANSACTIONAL_MASK and self._first_unstable_offset is None:
+                self._find_first_unstable_offset()
+        return _new_tuple(Appended, (first_offset, last_offset, log_append_time_ms, self.log_start_offset, False))
+
+    def append_marker(
+        self,
+        kind: ControlType,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        transaction_version: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """End a producer's transaction in this partition. KafkaError for a stale producer or coordinator epoch."""
+        if self._failure is not None:
+            raise self.storage_error()
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        offset = self.log_end_offset
+        batch = control_batch(kind, coordinator_epoch, producer_id, producer_epoch, now_ms, offset, leader_epoch)
+        header = BatchHeader._make(_unpack_header(batch, 0))
+        self._write(batch, len(batch), offset, offset, now_ms, now_ms)
+        if leader_epoch != self.leader_epoch:
+            self._assign_epoch(leader_epoch, offset)
+        completed = self.producers.apply_control(header, kind, coordinator_epoch, offset)
+        if completed is not None and completed.is_aborted:
+            aborted = self._active.aborted
+            try:
+                is_new = aborted.file is None
+                aborted.append_completed(completed)
+                self.note_dirty(WrittenFile(self.disk, aborted.path))
+                if is_new:
+                    self.note_new_names()
+            except OSError as error:
+                # Without its index entry the marker must not stay: readers would be given aborted records.
+                self.truncate_to(offset, now_ms)
+                raise self._write_error(error) from error
+        self._find_first_unstable_offset()
+        return Appended(offset, offset, -1, self.log_start_offset, False)
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> int:
+        """Append a leader's batches as they are; the new log end. Offsets must follow the log end, holes allowed."""
+        if self._failure is not None:
+            raise self.storage_error()
+        view = memoryview(records)
+        for position, header in iterate_headers(view):
+            if not verify_crc(view, position, header):
+                refuse_crc(view[position:], header, self.topic_partition)
+            if header.base_offset < self.log_end_offset:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"a replicated batch at {header.base_offset} is below the log end {self.log_end_offset} "
+                    f"of {self.topic_partition}",
+                )
+            size = header.size_bytes
+            batch = view[position : position + size]
+            self._write(batch, size, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
+            if header.partition_leader_epoch != self.leader_epoch:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+            completed = self.producers.replay_batch(view, position, header)
+            if completed is not None and completed.is_aborted:
+                self._active.aborted.append_completed(completed)
+                self.note_dirty(WrittenFile(self.disk, self._active.aborted.path))
+                self.note_new_names()
+            if header.producer_id >= 0:
+                self._find_first_unstable_offset()
+        return self.log_end_offset
+
+    def _open_batch(
+        self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int
+    ) -> tuple[memoryview, BatchHeader, int]:
+        batch, header = open_batch(
+            batch, header, origin, now_ms, self.config, self._limits.decompressed_batch_max_bytes
+        )
+        if len(batch) > self._max_message_bytes:
+            check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)
+        return batch, header, now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1
+
+    def _write(
+        self, batch: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> None:
+        """Put a stamped batch at the end of the active segment, or of a new one. All or nothing."""
+        segment = self._active
+        if (
+            segment._size + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or (
+                segment.bytes_since_index_entry > self._index_interval_bytes
+                and segment.is_index_full(self.config.segment_index_bytes)
+            )
+        ) and self._must_roll(size, last_offset, max_timestamp, now_ms):
+            segment = self.roll(now_ms, first_offset)
+        try:
+            position = segment.append(batch, size, last_offset, max_timestamp, self._index_interval_bytes)
+        except OSError as error:
+            raise self._write_error(error) from error
+        if position == 0:
+            self._set_roll_timestamp(segment)
+        self.log_end_offset = last_offset + 1
+        self._unsaved = True
+
+    def _assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        self.epochs.assign(leader_epoch, start_offset)
+        self.leader_epoch = leader_epoch
+
+    # Rolling
+
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        if size > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition {self.topic_partition} which exceeds the "
+                f"maximum configured segment size of {self._segment_bytes}.",
+            )
+        segment = self._active
+        if segment.size == 0:
+            return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        self._set_roll_timestamp(segment)
+        first_timestamp = segment.first_timestamp()
+        waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
+        return (
+            segment.size + size > self._segment_bytes
+            or waited_ms > self.config.segment_ms
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or segment.is_index_full(self.config.segment_index_bytes)
+        )
+
+    def _set_roll_timestamp(self, segment: Segment) -> None:
+        """Appends compare with one number; without a first timestamp, each has to ask the clock."""
+        first_timestamp = segment.first_timestamp()
+        self._roll_timestamp = first_timestamp + self.config.segment_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+
+    def roll_if_needed(self, now_ms: int) -> bool:
+        """Roll a segment that has no timestamps and has grown old; others roll as records arrive."""
+        segment = self._active
+        if self._failure is not None or segment.size == 0 or segment.first_timestamp() >= 0:
+            return False
+        if now_ms - segment.created_ms <= self.config.segment_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Seal the active segment and begin the next. With a full disk nothing changes."""
+        if self._failure is not None:
+            raise self.storage_error()
+        old = self._active
+        new_base_offset = self.log_end_offset if base_offset is None else base_offset
+        if old.size == 0 and old.base_offset == new_base_offset:
+            return old
+        try:
+            written = old.write_indexes()
+            written.append(self.write_snapshot(new_base_offset))
+            segment = Segment.create(self.disk, self.directory, new_base_offset, now_ms)
+        except OSError as error:
+            old.indexes_dirty = True
+            raise self._write_error(error) from error
+        if old.size == 0:
+            self._drop_segment(old)
+        else:
+            self.note_dirty(old.file, *written)
+        # A reader at the old end goes on in the new segment.
+        self._hints.pop(self.log_end_offset, None)
+        self._hints.pop(new_base_offset, None)
+        self._segments.append(segment)
+        self._base_offsets.append(new_base_offset)
+        self._activate(segment)
+        self.note_new_names()
+        return segment
+
+    def _activate(self, segment: Segment) -> None:
+        self._active = segment
+        self._roll_timestamp = _ASK_ROLL_TIMESTAMP if segment.size else _NO_ROLL_TIMESTAMP
+
+    def _drop_segment(self, segment: Segment) -> None:
+        """Take a segment out of the list and remove its files."""
+        at = self._segments.index(segment)
+        del self._segments[at]
+        del self._base_offsets[at]
+        self._hints.clear()
+        segment.delete()
+        self.note_new_names()
+
+    def write_snapshot(self, offset: int) -> Syncable:
+        """Keep what is known of producers as of `offset`, which is the log end."""
+        self.producers.map_end_offset = offset
+        path = f"{self.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
+        self.disk.write_bytes(path, self.producers.take_snapshot())
+        return WrittenFile(self.disk, path)
+
+    # Durability
+
+    def dirty_files(self) -> list[Syncable]:
+        """What has to be synced so that everything up to the log end, as it is now, survives a power cut.
+
+        Each call hands over what has become dirty since the last, so a failed sync cannot be made good: call
+        `mark_failed`. After success call `mark_synced` with the log end as it was at this call.
+        """
+        files = list(self._dirty.values())
+        self._dirty.clear()
+        if self.epochs.dirty:
+            self.epochs.dirty = False
+            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+            files.append(CheckpointWrite(self.disk, path, self.epochs.encode()))
+        end = self.log_end_offset
+        if end > self._sync_requested_offset:
+            self._sync_requested_offset = end
+            files.append(self._active.file)
+            self._hint(end, self._active, self._active.size)
+        return files
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.log_end_offset > self._sync_requested_offset or bool(self._dirty) or self.epochs.dirty
+
+    def mark_synced(self, offset: int) -> None:
+        """Everything below `offset` is durable. Not to be called for a sync that a truncation has overtaken."""
+        self.synced_offset = max(self.synced_offset, min(offset, self.log_end_offset))
+
+    def mark_failed(self, error: OSError) -> None:
+        """The disk failed this log; nothing more is read or written until it is opened anew."""
+        if self._failure is None:
+            self._failure = error
+
+    def storage_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.topic_partition} is offline: {self._failure}")
+
+    def _write_error(self, error: OSError) -> KafkaError:
+        if error.errno in _FULL_DISK:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no room to append to {self.topic_partition}: {error}")
+        self.mark_failed(error)
+        return self.storage_error()
+
+    def note_dirty(self, *files: Syncable) -> None:
+        for file in files:
+            self._dirty[file.path] = file
+
+    def note_new_names(self) -> None:
+        """Names in the directory have changed: nothing behind a new one counts as durable before the directory is."""
+        if self.directory not in self._dirty:
+            self._dirty[self.directory] = DirectoryEntries(self.disk, self.directory)
+
+    def flush_side_files(self) -> None:
+        """Bring the active segment's index files up to date, for tools that read a live directory. Not synced."""
+        if self._failure is None and self._active.indexes_dirty:
+            self.note_dirty(*self._active.write_indexes())
+            self.note_new_names()
+
+    def close(self, now_ms: int) -> None:
+        """Stop cleanly: everything written and synced, so that opening needs no scan. Raises OSError."""
+        if self._failure is None and (self._unsaved or self.is_dirty):
+            try:
+                if self._unsaved:
+                    recovery.remove_stray_snapshots(self)
+                    self.note_dirty(*self._active.write_indexes(), self.write_snapshot(self.log_end_offset))
+                    self.note_new_names()
+                for file in self.dirty_files():
+                    file.sync()
+            except OSError as error:
+                self.mark_failed(error)
+                raise
+            self.mark_synced(self.log_end_offset)
+            self._unsaved = False
+        for segment in self._segments:
+            segment.close()
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int | None = None, at_least_one_batch: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, ending before `upper_bound` (default: the log end).
+
+        `upper_bound` is a high watermark or last stable offset, so always a batch boundary. Nothing is returned when
+        the first batch exceeds `max_bytes`, unless `at_least_one_batch`. Ends at the end of a segment.
+        """
+        if self._failure is not None:
+            raise self.storage_error()
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is not between the log start {self.log_start_offset} and "
+                f"the log end {log_end_offset}",
+            )
+        if upper_bound is None or upper_bound > log_end_offset:
+            upper_bound = log_end_offset
+        if offset >= upper_bound:
+            return ReadResult(EMPTY_RECORDS, offset)
+        hint = self._hints.get(offset)
+        if hint is not None:
+            segment, position = hint
+        else:
+            found = self._find(offset)
+            if found is None:
+                return ReadResult(EMPTY_RECORDS, offset)
+            segment, position = found
+        if upper_bound == log_end_offset or segment is not self._active:
+            limit = segment.size
+            end_offset = log_end_offset if segment is self._active else self._end_offset_of(segment)
+            if end_offset > upper_bound:
+                limit, end_offset = self._position_of(upper_bound, segment), upper_bound
+        else:
+            limit, end_offset = self._position_of(upper_bound, segment), upper_bound
+        count = limit - position
+        if count <= 0:
+            return ReadResult(EMPTY_RECORDS, offset)
+        try:
+            return self._read_from(segment, position, count, max_bytes, end_offset, offset, at_least_one_batch)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.storage_error() from error
+
+    def _read_from(
+        self,
+        segment: Segment,
+        position: int,
+        count: int,
+        max_bytes: int,
+        end_offset: int,
+        offset: int,
+        at_least_one_batch: bool,
+    ) -> ReadResult:
+        if count <= max_bytes:
+            self._hint(end_offset, segment, position + count)
+            return ReadResult(segment.file.read(position, count), end_offset)
+        wanted = max(max_bytes, HEADER_BYTES) if at_least_one_batch else max_bytes
+        block = segment.file.read(position, min(wanted, count))
+        end, next_offset = segment.cut(block, position)
+        if end == 0:
+            if not at_least_one_batch or len(block) < HEADER_BYTES:
+                return ReadResult(EMPTY_RECORDS, offset)
+            header = BatchHeader._make(_unpack_header(block, 0))
+            end, next_offset = header.size_bytes, header.next_offset
+            block = segment.file.read(position, end)
+        self._hint(next_offset, segment, position + end)
+        return ReadResult(block if end == len(block) else memoryview(block)[:end], next_offset)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """What a reader of committed records in [from, to) must skip, in the order of their markers."""
+        aborted: list[AbortedTransaction] = []
+        first = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
+        for segment in self._segments[first:]:
+            found, complete = segment.aborted.collect(from_offset, to_offset)
+            aborted += found
+            if complete:
+                break
+        return aborted
+
+    def _find(self, offset: int) -> tuple[Segment, int] | None:
+        """Segment and position of the first batch that ends at or after `offset`."""
+        at = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        for segment in self._segments[at:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0]
+        return None
+
+    def _position_of(self, offset: int, segment: Segment) -> int:
+        """Where in the segment a batch boundary lies; its end if the offset comes later."""
+        hint = self._hints.get(offset)
+        if hint is not None and hint[0] is segment:
+            return hint[1]
+        if offset < segment.base_offset:
+            return 0
+        found = segment.find(offset)
+        position = segment.size if found is None else found[0]
+        self._hint(offset, segment, position)
+        return position
+
+    def _end_offset_of(self, segment: Segment) -> int:
+        at = bisect_right(self._base_offsets, segment.base_offset)
+        return self._base_offsets[at] if at < len(self._base_offsets) else self.log_end_offset
+
+    def _hint(self, offset: int, segment: Segment, position: int) -> None:
+        """Remember a batch boundary: where a sequential reader comes back to, or a watermark stands."""
+        if segment is not self._active and position >= segment.size:
+            return
+        hints = self._hints
+        if len(hints) >= _HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
+    # Looking up
+
+    def offset_for_timestamp(self, timestamp: int) -> lookup.TimestampOffset | None:
+        """The first record at or after a timestamp. The caller compares it with what its reader may see."""
+        return lookup.offset_for_timestamp(self, timestamp, self._limits.decompressed_batch_max_bytes)
+
+    def offset_of_max_timestamp(self) -> lookup.TimestampOffset | None:
+        """The first record with the largest timestamp; None for an empty log or one without timestamps."""
+        return lookup.offset_of_max_timestamp(self, self._limits.decompressed_batch_max_bytes)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # Shortening
+
+    def delete_records_before(self, offset: int) -> int:
+        """DeleteRecords: raise the log start, -1 for the high watermark; the new log start (low watermark)."""
+        return retention.delete_records_before(self, offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete segments that are too old, too many bytes or below the log start; how many."""
+        return retention.apply_retention(self, now_ms)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut everything from the batch that holds `offset` on."""
+        retention.truncate_to(self, offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Empty the log; the next batch gets `offset`."""
+        retention.truncate_fully_and_start_at(self, offset, now_ms)
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
+        """Put compacted segments in the place of those they were made from."""
+        retention.replace_segments(self, old, cleaned)
+
+    # For tests
+
+    def check_invariants(self) -> None:
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, repr(
+            self
+        )
+        assert self.synced_offset <= self.log_end_offset, repr(self)
+        assert self._segments, "a log has at least one segment"
+        assert self._active is self._segments[-1], "the last segment is the active one"
+        assert self._base_offsets == [segment.base_offset for segment in self._segments]
+        assert self._base_offsets == sorted(set(self._base_offsets)), self._base_offsets
+        assert self._base_offsets[0] <= self.log_start_offset, (self._base_offsets, self.log_start_offset)
+        assert self._base_offsets[-1] <= self.log_end_offset, (self._base_offsets, self.log_end_offset)
+        assert self.leader_epoch == self.epochs.latest or self.epochs.latest == -1, (self.leader_epoch, self.epochs)
+        for segment, end_offset in zip(self._segments, [*self._base_offsets[1:], self.log_end_offset], strict=True):
+            assert segment.size == segment.file.size(), f"{segment.log_path}: {segment.size} != {segment.file.size()}"
+            position, next_offset = 0, segment.base_offset
+            for found in segment.batches():
+                assert found.header.base_offset >= next_offset, (segment.log_path, found.header)
+                assert verify_crc(found.block, found.start, found.header), (segment.log_path, found.header)
+                next_offset = found.header.next_offset
+                position = found.position + found.header.size_bytes
+            assert position == segment.size, f"{segment.log_path}: batches end at {position} of {segment.size}"
+            assert next_offset <= end_offset, (segment.log_path, next_offset, end_offset)
+        for offset, (segment, position) in self._hints.items():
+            found_at = segment.find(offset)
+            assert (segment.size if found_at is None else found_at[0]) == position, (offset, position, found_at)
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, start {self.log_start_offset}, stable {self.last_stable_offset}, "
+            f"high watermark {self.high_watermark}, synced {self.synced_offset}, end {self.log_end_offset}, "
+            f"epoch {self.leader_epoch}, {len(self._segments)} segments)"
+        )

@@ -1,0 +1,310 @@
+"""Opening a log: finding its segments, trusting them after a clean stop, checking them after any other.
+
+After a clean stop only the batches behind the last index entry are stepped over. Otherwise every batch from the segment
+of the recovery point on must have its CRC and its place: the log ends at the first that has not, later segments go, and indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What
+survives is synced before anyone may read it.
+"""
+
+from typing import TYPE_CHECKING
+
+from fencepost.log.indexes import OffsetIndex, TimeIndex
+from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
+from fencepost.log.producers import CorruptSnapshot
+from fencepost.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    DirectoryEntries,
+    Segment,
+    WrittenFile,
+    offset_name,
+    read_headers,
+)
+from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
+from fencepost.wire.batch import BatchHeader, verify_crc
+from fencepost.wire.errors import MalformedMessage
+
+if TYPE_CHECKING:
+    from fencepost.log.partition_log import PartitionLog
+
+_OFFSET_DIGITS = 20
+_LOG_NAME_LENGTH = _OFFSET_DIGITS + len(LOG_SUFFIX)
+_NO_TOPIC_ID = bytes(16)
+
+
+def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, log_start_offset: int) -> None:
+    """Fill in a log that was just made."""
+    names = _names(log)
+    if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+        names = _finish_interrupted(log, names, now_ms)
+    base_offsets, snapshots = _offsets_of(names)
+    if PARTITION_METADATA not in names and log.topic_id != _NO_TOPIC_ID:
+        path = f"{log.directory}/{PARTITION_METADATA}"
+        log.disk.write_bytes(path, encode_partition_metadata(log.topic_id))
+        log.note_dirty(WrittenFile(log.disk, path))
+        log.note_new_names()
+    log.log_start_offset = log_start_offset
+    if not base_offsets:
+        _begin(log, now_ms)
+        return
+    disk, directory = log.disk, log.directory
+    segments = [Segment(disk, directory, base_offset, now_ms) for base_offset in base_offsets]
+    log._segments, log._base_offsets = segments, base_offsets
+    log.log_start_offset = max(log_start_offset, base_offsets[0])
+    epochs_known = _load_epochs(log, names)
+    end_offset = _trusted_end_offset(segments[-1]) if clean else None
+    if end_offset is None:
+        # A clean stop whose last segment ends in something else was none; what was flushed before may still be trusted.
+        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms)
+    else:
+        log.log_end_offset = end_offset
+        if not epochs_known and end_offset > base_offsets[0]:
+            _rebuild_epochs(log, segments)
+        if end_offset > log.log_start_offset or snapshots:
+            reload_producers(log, now_ms, snapshots)
+        log._activate(segments[-1])
+    if log.log_end_offset < log.log_start_offset:
+        from fencepost.log.retention import truncate_fully_and_start_at
+
+        truncate_fully_and_start_at(log, log.log_start_offset, now_ms)
+    while len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
+        log._drop_segment(segments[0])
+    log.leader_epoch = log.epochs.latest
+    log.synced_offset = log.high_watermark = log._sync_requested_offset = log.log_end_offset
+    if not log.producers.transactions.is_empty:
+        log._find_first_unstable_offset()
+
+
+def _names(log: "PartitionLog") -> list[str]:
+    try:
+        return log.disk.list(log.directory)
+    except FileNotFoundError:
+        log.disk.make_directory(log.directory)
+        log.note_dirty(DirectoryEntries(log.disk, log.directory.rpartition("/")[0]))
+        log.note_new_names()
+        return []
+
+
+def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
+    base_offsets, snapshots = [], []
+    for name in names:
+        if name.endswith(LOG_SUFFIX):
+            if len(name) == _LOG_NAME_LENGTH:
+                base_offsets.append(int(name[:_OFFSET_DIGITS]))
+        elif name.endswith(SNAPSHOT_SUFFIX):
+            snapshots.append(int(name[:_OFFSET_DIGITS]))
+    return base_offsets, snapshots
+
+
+def _begin(log: "PartitionLog", now_ms: int) -> None:
+    start = log.log_start_offset
+    segment = Segment.create(log.disk, log.directory, start, now_ms)
+    log._segments, log._base_offsets = [segment], [start]
+    log.log_end_offset = log.high_watermark = log.synced_offset = log._sync_requested_offset = start
+    log.producers.map_end_offset = start
+    log._activate(segment)
+    log.note_new_names()
+
+
+def _trusted_end_offset(active: Segment) -> int | None:
+    """The log end after a clean stop; None if the last segment does not end with a whole batch."""
+    if active.size == 0:
+        active._offset_index, active._time_index = OffsetIndex(), TimeIndex()
+        return active.base_offset
+    return active.account_for_tail()
+
+
+# Leader epochs
+
+
+def _load_epochs(log: "PartitionLog", names: list[str]) -> bool:
+    if LEADER_EPOCH_CHECKPOINT not in names:
+        return False
+    try:
+        log.epochs = LeaderEpochs.decode(log.disk.read_bytes(f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"))
+    except CorruptEpochCheckpoint:
+        return False
+    return True
+
+
+def _rebuild_epochs(log: "PartitionLog", segments: list[Segment]) -> None:
+    for segment in segments:
+        for _, header in read_headers(segment.file, 0, segment.size):
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+# Producers
+
+
+def reload_producers(log: "PartitionLog", now_ms: int, snapshots: list[int] | None = None) -> None:
+    """Producer state as of the log end: the newest good snapshot, then the batches after it."""
+    if snapshots is None:
+        snapshots = _offsets_of(log.disk.list(log.directory))[1]
+    start = _load_newest_snapshot(log, log.log_end_offset, snapshots, now_ms)
+    if start < log.log_end_offset:
+        _replay(log, start, log.log_end_offset)
+    log.producers.map_end_offset = log.log_end_offset
+
+
+def _load_newest_snapshot(log: "PartitionLog", limit: int, snapshots: list[int], now_ms: int) -> int:
+    """Adopt the newest usable snapshot at or below `limit`; the offset from which the log must be replayed."""
+    producers = log.producers
+    for offset in reversed(snapshots):
+        if offset > limit or offset < log.log_start_offset:
+            continue
+        try:
+            data = log.disk.read_bytes(f"{log.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
+            producers.load_snapshot(data, log.log_start_offset, now_ms)
+        except (CorruptSnapshot, FileNotFoundError):
+            continue
+        producers.map_end_offset = producers.snapshot_offset = offset
+        return offset
+    start = log.segments[0].base_offset
+    producers.truncate_fully_and_start_at(start)
+    return start
+
+
+def _replay(log: "PartitionLog", start_offset: int, end_offset: int) -> None:
+    """Follow batches that are trusted."""
+    producers = log.producers
+    for segment in log.segments:
+        if segment.base_offset >= end_offset:
+            break
+        found = segment.find(start_offset)
+        if found is None:
+            continue
+        for batch in segment.batches(found[0]):
+            if batch.header.base_offset >= end_offset:
+                return
+            producers.replay_batch(batch.block, batch.start, batch.header)
+
+
+def remove_snapshots_above(log: "PartitionLog", offset: int) -> None:
+    for snapshot in _offsets_of(log.disk.list(log.directory))[1]:
+        if snapshot > offset:
+            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
+
+
+def remove_stray_snapshots(log: "PartitionLog") -> None:
+    """Keep those at the base of a segment; the one of the last clean stop has done its duty."""
+    kept = set(log._base_offsets)
+    for snapshot in _offsets_of(log.disk.list(log.directory))[1]:
+        if snapshot not in kept:
+            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
+
+
+# After a crash
+
+
+def _recover(log: "PartitionLog", recovery_point: int, snapshots: list[int], epochs_known: bool, now_ms: int) -> None:
+    segments = log._segments
+    first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    scan_from = segments[first].base_offset
+    if epochs_known:
+        log.epochs.truncate_from_end(scan_from)
+    else:
+        log.epochs = LeaderEpochs()
+        _rebuild_epochs(log, segments[:first])
+    start = _load_newest_snapshot(log, scan_from, snapshots, now_ms)
+    if start < scan_from:
+        _replay(log, start, scan_from)
+    for snapshot in snapshots:
+        if snapshot > scan_from:
+            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
+    end_offset = scan_from
+    good = first
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        # A segment that overlaps what was read is no successor. One after a gap is none either, where the gap lies in
+        # what was never synced: the end of its predecessor was lost. (Below, compaction makes gaps.)
+        if at > first and (
+            segment.base_offset < end_offset
+            or (segment.base_offset > end_offset and segment.base_offset > recovery_point)
+        ):
+            break
+        if at > first:
+            log.note_dirty(log.write_snapshot(segment.base_offset))
+        end_offset, whole = _scan(log, segment)
+        good = at
+        if not whole:
+            break
+    removed = segments[good + 1 :]
+    for segment in reversed(removed):
+        log._drop_segment(segment)
+    log.log_end_offset = end_offset
+    log.producers.map_end_offset = end_offset
+    log._activate(segments[-1])
+    for segment in segments[first:]:
+        log.note_dirty(segment.file)
+        if segment is not segments[-1]:
+            log.note_dirty(*segment.write_indexes())
+    log.note_new_names()
+    log._unsaved = True
+    for file in log.dirty_files():
+        file.sync()
+
+
+def _scan(log: "PartitionLog", segment: Segment) -> tuple[int, bool]:
+    """Account for every good batch, cut the file behind the last; the offset after it, and whether all were good."""
+    segment.reset_indexes()
+    interval = log.config.index_interval_bytes
+    next_offset, end = segment.base_offset, 0
+    for found in segment.batches():
+        header = found.header
+        if not _is_good(header, next_offset, segment.base_offset) or not verify_crc(found.block, found.start, header):
+            break
+        try:
+            completed = log.producers.replay_batch(found.block, found.start, header)
+        except MalformedMessage:
+            break
+        if completed is not None:
+            segment.aborted.append_completed(completed)
+        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        size = header.size_bytes
+        segment.index_batch(found.position, size, header.last_offset, header.max_timestamp, interval)
+        next_offset, end = header.next_offset, found.position + size
+    whole = end == segment.size
+    if not whole:
+        segment.cut_file(end)
+    return next_offset, whole
+
+
+def _is_good(header: BatchHeader, next_offset: int, segment_base_offset: int) -> bool:
+    return (
+        header.base_offset >= next_offset
+        and header.last_offset_delta >= 0
+        and header.last_offset - segment_base_offset <= RELATIVE_OFFSET_MAX
+    )
+
+
+# Interrupted compaction and deletion
+
+
+def _finish_interrupted(log: "PartitionLog", names: list[str], now_ms: int) -> list[str]:
+    """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
+    disk, directory = log.disk, log.directory
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+            disk.remove(f"{directory}/{name}")
+    swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    base_offsets = _offsets_of(names)[0]
+    for name in swapped:
+        base_offset = int(name[:_OFFSET_DIGITS])
+        compacted = Segment(disk, directory, base_offset, now_ms, SWAP_SUFFIX)
+        end_offset = base_offset
+        for _, header in read_headers(compacted.file, 0, compacted.size):
+            end_offset = header.next_offset
+        for original in base_offsets:
+            if base_offset <= original < end_offset or original == base_offset:
+                Segment(disk, directory, original, now_ms).delete(keep_snapshot=original == base_offset)
+        compacted.rename_files("")
+        compacted.close()
+    for name in disk.list(directory):
+        if name.endswith(SWAP_SUFFIX):  # a side file whose log had been renamed already
+            target = f"{directory}/{name.removesuffix(SWAP_SUFFIX)}"
+            disk.rename(f"{directory}/{name}", target)
+    disk.sync_directory(directory)
+    return disk.list(directory)

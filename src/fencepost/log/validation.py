@@ -1,0 +1,169 @@
+"""What a leader refuses before a batch enters the log, and the topics whose settings open or rewrite a batch.
+
+The common path tests everything at once in `PartitionLog.append_as_leader`; only a batch that fails there comes here,
+to be refused in Kafka's order and words. Opened are batches for compacted topics (keys), for topics with a codec of their
+own, and for LogAppendTime under another codec. Not checked, where Kafka does: the records of any other batch, so a
+producer that lies about them is found out by its readers.
+"""
+
+from typing import NoReturn
+
+from fencepost.config import TopicConfig
+from fencepost.log.producers import Origin
+from fencepost.wire.batch import (
+    BATCH_LENGTH_MIN,
+    COMPRESSION_MASK,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    read_header,
+    stamp_log_append_time,
+    verify_crc,
+)
+from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
+from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.records import check_records, payload_of, rebuild_batch
+
+_LEGACY_LENGTH_MIN = 14
+
+
+def needs_opening(config: TopicConfig) -> bool:
+    """Whether a topic's settings ask for more than a stamp in the header."""
+    return config.is_compacted or config.compression_type != "producer" or config.message_timestamp_type != "CreateTime"
+
+
+def check_batch(
+    batch: memoryview, header: BatchHeader, origin: Origin, max_message_bytes: int, topic_partition: str
+) -> None:
+    """Raise for the first thing that Kafka would refuse; return if there is none."""
+    size = len(batch)
+    if header.batch_length < _LEGACY_LENGTH_MIN:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Found record size {header.batch_length} smaller than minimum record overhead (14).",
+        )
+    if not 0 <= header.magic <= CURRENT_MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {header.magic}")
+    if header.magic != CURRENT_MAGIC:
+        _refuse(
+            "Produce requests are only allowed to contain record batches with magic version 2. "
+            f"Received batch with magic version {header.magic}."
+        )
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record batch is corrupt (the size {header.batch_length} is smaller than the minimum)",
+        )
+    if header.size_bytes > size:
+        _refuse("Produce requests must have at least one record batch per partition")
+    if header.size_bytes < size:
+        _refuse("Produce requests are only allowed to contain exactly one record batch per partition")
+    if origin is Origin.CLIENT and header.base_offset != 0:
+        _refuse(
+            f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
+            f"but it is {header.base_offset}"
+        )
+    if size > max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {topic_partition} is {size} bytes which exceeds the maximum "
+            f"configured value of {max_message_bytes}.",
+        )
+    if not verify_crc(batch, 0, header):
+        refuse_crc(batch, header, topic_partition)
+    if header.attributes & COMPRESSION_MASK > Codec.ZSTD:
+        _refuse(f"Unknown compression type id: {header.attributes & COMPRESSION_MASK}")
+    if origin is not Origin.CLIENT:
+        return
+    last_offset = header.base_offset + header.last_offset_delta
+    if header.last_offset_delta < 0:
+        _refuse(f"Batch has an invalid offset range: [{header.base_offset}, {last_offset}]")
+    if header.record_count <= 0:
+        _refuse(f"Invalid reported count for record batch: {header.record_count}")
+    if header.record_count != header.last_offset_delta + 1:
+        _refuse(
+            f"Inconsistent batch offset range [{header.base_offset}, {last_offset}] and count of records "
+            f"{header.record_count}"
+        )
+    if header.is_control:
+        _refuse("Clients are not allowed to write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        _refuse(f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}")
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime.",
+        )
+
+
+def refuse_short_batch(size: int) -> NoReturn:
+    _refuse(f"Produce requests must have at least one record batch per partition; {size} bytes are less than a header")
+
+
+def refuse_crc(batch: memoryview, header: BatchHeader, topic_partition: str) -> NoReturn:
+    raise KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record batch for {topic_partition} is corrupt (stored crc = {header.crc}, {len(batch)} bytes)",
+    )
+
+
+def check_timestamps(header: BatchHeader, now_ms: int, config: TopicConfig) -> None:
+    """Limits on CreateTime. The header's first and largest timestamps stand for the records."""
+    if config.message_timestamp_type != "CreateTime":
+        return
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"Timestamp {timestamp} of message is out of range. "
+                f"The timestamp should be within [{earliest}, {latest}]",
+            )
+
+
+def open_batch(
+    batch: memoryview,
+    header: BatchHeader,
+    origin: Origin,
+    now_ms: int,
+    config: TopicConfig,
+    decompressed_max_bytes: int,
+) -> tuple[memoryview, BatchHeader]:
+    """The batch as this topic keeps it: keys checked, codec converted, stamped with the log's time."""
+    codec = header.attributes & COMPRESSION_MASK
+    wanted = codec if config.compression_type == "producer" else CODEC_OF_COMPRESSION_TYPE[config.compression_type]
+    keys_required = config.is_compacted and origin is Origin.CLIENT and not header.is_control
+    if origin is Origin.CLIENT and (keys_required or wanted != codec):
+        payload = payload_of(batch, header, decompressed_max_bytes)
+        check_records(payload, header, keys_required=keys_required)
+        if wanted != codec:
+            attributes = (header.attributes & ~COMPRESSION_MASK) | wanted
+            batch = memoryview(rebuild_batch(header, payload, attributes, level=_level(config, wanted)))
+            header = read_header(batch)
+    if config.message_timestamp_type == "LogAppendTime" and not header.is_control:
+        stamp_log_append_time(batch, 0, len(batch), now_ms)
+        header = read_header(batch)
+    return batch, header
+
+
+def _level(config: TopicConfig, codec: int) -> int | None:
+    match codec:
+        case Codec.GZIP:
+            return config.compression_gzip_level
+        case Codec.LZ4:
+            return config.compression_lz4_level
+        case Codec.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise KafkaError(ErrorCode.INVALID_RECORD, reason)
+
+
+assert HEADER_BYTES - LOG_OVERHEAD_BYTES == BATCH_LENGTH_MIN
