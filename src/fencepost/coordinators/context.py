@@ -1,0 +1,30 @@
+"""What comes with every call to a coordinator: when it is, who asks, and which topics there are."""
+
+import dataclasses
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Now:
+    """One moment on two clocks: time-outs are measured on the first, records are stamped with the second."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    client_id: str
+    client_host: str
+    """The bare address, as in 127.0.0.1."""
+
+
+class Topics(Protocol):
+    """What the groups need to know about the topics of the cluster."""
+
+    def name_of(self, topic_id: bytes) -> str | None: ...
+
+    def id_of(self, name: str) -> bytes | None: ...
+
+    def partition_count_of(self, name: str) -> int | None:
+        """None when there is no such topic."""

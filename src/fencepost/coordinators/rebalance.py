@@ -1,0 +1,296 @@
+"""The phases of a rebalance: gather the members, hand out a generation, wait for the leader's assignment, settle.
+
+Owns the timers of groups and members and every answer that is parked in a member. What starts a rebalance is decided by
+the requests in `join` and `membership`; what a group may do at all, by the table in `group`.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from fencepost.config import BrokerConfig
+from fencepost.coordinators.context import Now
+from fencepost.coordinators.events import (
+    GroupEmptied,
+    GroupRebalanced,
+    GroupStabilized,
+    MemberRemoved,
+    RebalanceStarted,
+    RemovalReason,
+)
+from fencepost.coordinators.group import UNKNOWN_MEMBER_ID, Group, GroupState, Member
+from fencepost.coordinators.journal import Entry, GroupEntry
+from fencepost.coordinators.runtime import CoordinatorRuntime, Events, ShardState, Written
+from fencepost.coordinators.shard import GroupShard
+from fencepost.coordinators.timers import Timers
+from fencepost.promise import Promise
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.messages import JoinGroupResponse, SyncGroupResponse
+
+GroupRuntime = CoordinatorRuntime[GroupShard, Entry]
+
+# A new member has no id to heartbeat with while its join is parked; if it has not come through by then, it is gone.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+def session_key(group: Group, member_id: str) -> Hashable:
+    return ("session", group.group_id, member_id)
+
+
+def join_key(group: Group) -> Hashable:
+    return ("join", group.group_id)
+
+
+def sync_key(group: Group) -> Hashable:
+    return ("sync", group.group_id)
+
+
+class Rebalance:
+    def __init__(self, config: BrokerConfig, runtime: GroupRuntime, timers: Timers, events: Events) -> None:
+        self.config = config
+        self.runtime = runtime
+        self.timers = timers
+        self.events = events
+
+    # Records
+
+    def write(self, group: Group, entries: Sequence[Entry], *, replay: bool = False) -> Promise[Written]:
+        """Groups change first and write then: Kafka's rule for what a failed write means is up to each caller."""
+        return self.runtime.schedule_write(group.partition, entries, replay=replay)
+
+    def is_current(self, group: Group) -> bool:
+        """Whether this is still the group of its name: timers and writes may outlive it."""
+        if self.runtime.state_of(group.partition) is not ShardState.ACTIVE:
+            return False
+        return self.runtime.machine(group.partition).groups.get(group.group_id) is group
+
+    # Sessions
+
+    def restart_session(self, group: Group, member: Member, now: Now, timeout_ms: int | None = None) -> None:
+        if timeout_ms is None:
+            timeout_ms = member.session_timeout_ms
+        self.await_heartbeat(group, member.member_id, timeout_ms, now)
+
+    def await_heartbeat(self, group: Group, member_id: str, timeout_ms: int, now: Now) -> None:
+        key = session_key(group, member_id)
+        self._arm(group, key, timeout_ms, now, lambda at: self._expire_session(group, member_id, at))
+
+    def _expire_session(self, group: Group, member_id: str, now: Now) -> None:
+        if member_id in group.pending_join_ids:
+            group.remove(member_id)
+            self.events(MemberRemoved(group.group_id, member_id, RemovalReason.NEVER_JOINED))
+            if group.is_in(GroupState.PREPARING_REBALANCE) and group.has_all_members_joined:
+                self.complete_join(group, now)
+            return
+        member = group.members.get(member_id)
+        if member is None or member.has_satisfied_heartbeat:
+            return
+        self.remove_member(group, member, RemovalReason.SESSION_EXPIRED)
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.prepare_or_complete(group, f"removing member {member_id} on heartbeat expiration", now)
+        elif group.is_in(GroupState.PREPARING_REBALANCE) and group.has_all_members_joined:
+            self.complete_join(group, now)
+
+    def remove_member(
+        self, group: Group, member: Member, reason: RemovalReason, client_reason: str | None = None
+    ) -> None:
+        """Take a member out. If its join is parked here it learns that it is no longer known, and may come again."""
+        self.timers.cancel(session_key(group, member.member_id))
+        self.answer_join(
+            member,
+            JoinGroupResponse(member_id=UNKNOWN_MEMBER_ID, error_code=ErrorCode.UNKNOWN_MEMBER_ID),
+        )
+        self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member.member_id)
+        self.events(MemberRemoved(group.group_id, member.member_id, reason, client_reason))
+
+    # First phase: gather the members
+
+    def prepare_or_complete(self, group: Group, cause: str, now: Now) -> None:
+        if group.can_rebalance:
+            self.prepare(group, cause, now)
+        else:
+            self.maybe_complete_join(group, now)
+
+    def prepare(self, group: Group, cause: str, now: Now) -> None:
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            self.refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+        group.pending_sync_ids.clear()
+        self.timers.cancel(sync_key(group))
+        is_first = group.is_in(GroupState.EMPTY)
+        group.transition_to(GroupState.PREPARING_REBALANCE, now.wall_ms)
+        self.events(RebalanceStarted(group.group_id, group.generation_id, cause))
+        if is_first:
+            delay_ms = self.config.group_initial_rebalance_delay_ms
+            self._await_company(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
+        elif group.has_all_members_joined:
+            self.complete_join(group, now)
+        else:
+            self._await_joins(group, now)
+
+    def maybe_complete_join(self, group: Group, now: Now) -> None:
+        """Go on as soon as everybody is here; only the first rebalance of a group waits for its delay."""
+        if (
+            group.is_in(GroupState.PREPARING_REBALANCE)
+            and group.previous_state is not GroupState.EMPTY
+            and group.has_all_members_joined
+        ):
+            self.complete_join(group, now)
+
+    def _await_joins(self, group: Group, now: Now) -> None:
+        self._arm(group, join_key(group), group.rebalance_timeout_ms, now, lambda at: self.complete_join(group, at))
+
+    def _await_company(self, group: Group, delay_ms: int, remaining_ms: int, now: Now) -> None:
+        """A new group waits for more members, and again while more come, but not past the rebalance time-out."""
+
+        def decide(at: Now) -> None:
+            if group.new_member_added and remaining_ms != 0:
+                group.new_member_added = False
+                longer_ms = min(self.config.group_initial_rebalance_delay_ms, remaining_ms)
+                self._await_company(group, longer_ms, max(remaining_ms - delay_ms, 0), at)
+            else:
+                self.complete_join(group, at)
+
+        self._arm(group, join_key(group), delay_ms, now, decide)
+
+    # Second phase: a new generation
+
+    def complete_join(self, group: Group, now: Now) -> None:
+        self.timers.cancel(join_key(group))
+        for member in list(group.members.values()):
+            if member.awaiting_join is None and not member.is_static:
+                self.remove_member(group, member, RemovalReason.JOIN_EXPIRED)
+        if group.members and not group.elect_joined_leader():
+            # Only static members, all of them silent: wait until they come or their sessions end.
+            self._await_joins(group, now)
+            return
+        group.begin_next_generation(now.wall_ms)
+        if group.is_in(GroupState.EMPTY):
+            self.events(GroupEmptied(group.group_id, group.generation_id))
+            # If this write is lost the last generation comes back on a restart, and its members time out again.
+            self.write(group, [GroupEntry(group.group_id, group.as_record({}))])
+        else:
+            self._hand_out_generation(group, now)
+
+    def _hand_out_generation(self, group: Group, now: Now) -> None:
+        assert group.leader_id is not None
+        assert group.protocol is not None
+        self.events(
+            GroupRebalanced(group.group_id, group.generation_id, group.leader_id, group.protocol, len(group.members))
+        )
+        group.pending_sync_ids = dict.fromkeys(group.members)
+        generation_id = group.generation_id
+        timeout_ms = group.rebalance_timeout_ms
+        self._arm(group, sync_key(group), timeout_ms, now, lambda at: self._expire_syncs(group, generation_id, at))
+        answers = [(member, self.joined(group, member.member_id)) for member in group.members.values()]
+        for member, answer in answers:
+            self.restart_session(group, member, now)
+            member.is_new = False
+            self.answer_join(member, answer)
+
+    def joined(self, group: Group, member_id: str, *, tell_members: bool = True) -> JoinGroupResponse:
+        """What a member of the current generation is told; the leader also learns of the others."""
+        members = []
+        if tell_members and group.is_leader(member_id):
+            members = [
+                JoinGroupResponse.JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    metadata=member.metadata_for(group.protocol),
+                )
+                for member in group.members.values()
+            ]
+        return JoinGroupResponse(
+            members=members,
+            member_id=member_id,
+            generation_id=group.generation_id,
+            protocol_name=group.protocol,
+            protocol_type=group.protocol_type,
+            leader=group.leader_id or "",
+        )
+
+    # Third phase: the assignment
+
+    def hand_out_assignment(self, group: Group, assignments: dict[str, bytes], now: Now) -> None:
+        assert group.is_in(GroupState.COMPLETING_REBALANCE)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        group.transition_to(GroupState.STABLE, now.wall_ms)
+        self.events(GroupStabilized(group.group_id, group.generation_id))
+        self._answer_syncs(group, ErrorCode.NONE, now)
+
+    def refuse_syncs(self, group: Group, error: ErrorCode, now: Now) -> None:
+        assert group.is_in(GroupState.COMPLETING_REBALANCE)
+        for member in group.members.values():
+            member.assignment = b""
+        self._answer_syncs(group, error, now)
+
+    def _answer_syncs(self, group: Group, error: ErrorCode, now: Now) -> None:
+        is_good = error is ErrorCode.NONE
+        for member in list(group.members.values()):
+            if member.awaiting_sync is None:
+                continue
+            # Its session may have run out unnoticed while its sync was parked: it starts anew.
+            self.restart_session(group, member, now)
+            answer = SyncGroupResponse(
+                protocol_name=group.protocol if is_good else None,
+                protocol_type=group.protocol_type if is_good else None,
+                assignment=member.assignment,
+                error_code=error,
+            )
+            self.answer_sync(member, answer)
+
+    def received_sync(self, group: Group, member_id: str) -> None:
+        group.pending_sync_ids.pop(member_id, None)
+        if not group.pending_sync_ids:
+            self.timers.cancel(sync_key(group))
+
+    def _expire_syncs(self, group: Group, generation_id: int, now: Now) -> None:
+        if generation_id != group.generation_id or not group.pending_sync_ids:
+            return
+        if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return
+        late = list(group.pending_sync_ids)
+        for member_id in late:
+            self.remove_member(group, group.members[member_id], RemovalReason.SYNC_EXPIRED)
+        self.prepare(group, f"removing {', '.join(late)} on pending sync request expiration", now)
+
+    # Parked answers
+
+    def park_join(self, member: Member, reply: Promise[JoinGroupResponse]) -> None:
+        """A member that asks again while its first request is parked gets one answer on both."""
+        if member.awaiting_join is not None:
+            reply.then(member.awaiting_join.resolve)
+        member.awaiting_join = reply
+
+    def park_sync(self, member: Member, reply: Promise[SyncGroupResponse]) -> None:
+        if member.awaiting_sync is not None:
+            reply.then(member.awaiting_sync.resolve)
+        member.awaiting_sync = reply
+
+    def answer_join(self, member: Member, answer: JoinGroupResponse) -> None:
+        parked, member.awaiting_join = member.awaiting_join, None
+        if parked is not None:
+            parked.resolve(answer)
+
+    def answer_sync(self, member: Member, answer: SyncGroupResponse) -> None:
+        parked, member.awaiting_sync = member.awaiting_sync, None
+        if parked is not None:
+            parked.resolve(answer)
+
+    # The end of a shard
+
+    def abandon(self, group: Group, error: ErrorCode) -> None:
+        """The group is no longer ours: answer everybody who waits and let no timer fire."""
+        for key in (join_key(group), sync_key(group)):
+            self.timers.cancel(key)
+        for member_id in [*group.members, *group.pending_join_ids]:
+            self.timers.cancel(session_key(group, member_id))
+        for member in list(group.members.values()):
+            self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=error))
+            self.answer_sync(member, SyncGroupResponse(error_code=error))
+
+    def _arm(self, group: Group, key: Hashable, delay_ms: int, now: Now, callback: Callable[[Now], None]) -> None:
+        def fire(at: Now) -> None:
+            if self.is_current(group):
+                callback(at)
+
+        self.timers.schedule(key, now.monotonic_ms + delay_ms, fire)

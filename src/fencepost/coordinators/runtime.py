@@ -1,0 +1,313 @@
+"""Decide, append, hold the reply, replay: the one runtime under every coordinator.
+
+It owns the shards of one internal topic (one state machine per partition), whether each is loading, active or not
+ours, and the order of their writes. A state machine changes only through `replay`, on load and on write alike; every
+replay hands back how to undo it. A write is answered when it is durable. If it fails, it and everything applied after
+it is rolled back, newest first, and all of their writers get the error: what the log may not hold, memory may not show.
+
+It does not know what the records mean, and does not touch disks or clocks: the broker hands it an `Append` and a Clock.
+"""
+
+import dataclasses
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from fencepost.coordinators.context import Now
+from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped, WriteFailed
+from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
+from fencepost.ports import Buffer, Clock
+from fencepost.promise import Promise
+from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType, iterate_headers, read_marker
+from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from fencepost.wire.records import read_records
+
+E = TypeVar("E")
+M = TypeVar("M", bound="StateMachine[Any]")
+Applied = TypeVar("Applied", contravariant=True)
+Undo = Callable[[], None]
+Events = Callable[[object], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    error_code: ErrorCode
+    last_offset: int = -1
+
+
+class Append(Protocol):
+    """Append to a partition of the internal topic; the promise is resolved when the records are durable, or failed."""
+
+    def __call__(
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        transactional: bool = False,
+    ) -> Promise[AppendOutcome]: ...
+
+
+class StateMachine(Protocol[Applied]):
+    """The state that one partition of an internal topic describes."""
+
+    def replay(self, position: int, producer_id: int, entry: Applied) -> Undo:
+        """Apply one record. Positions grow with the log; the producer id is -1 outside a transaction."""
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None: ...
+
+    def loaded(self, now: Now) -> None: ...
+
+    def unloaded(self) -> None: ...
+
+
+class Journal(Protocol[E]):
+    """How entries become records and back; a module of functions will do."""
+
+    def encode_entry(self, entry: E) -> JournalRecord: ...
+
+    def decode_entry(self, key: bytes, value: bytes | None) -> E: ...
+
+
+class ApplyWhen(enum.Enum):
+    """Groups apply on append, since they cannot ask a client to wait; transactions apply when durable."""
+
+    APPENDED = enum.auto()
+    DURABLE = enum.auto()
+
+
+class ShardState(enum.Enum):
+    NOT_OWNER = enum.auto()
+    LOADING = enum.auto()
+    ACTIVE = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """How a write ended, and when."""
+
+    error: ErrorCode
+    now: Now
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Write(Generic[E]):
+    done: Promise[Written]
+    entries: Sequence[E]
+    producer_id: int
+    undo: list[Undo]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Shard(Generic[M, E]):
+    state: ShardState
+    machine: M
+    next_position: int = 0
+    record_count: int = 0
+    skipped_count: int = 0
+    pending: "deque[_Write[E]]" = dataclasses.field(default_factory=deque)
+
+
+class CoordinatorRuntime(Generic[M, E]):
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[int], M],
+        journal: "Journal[E]",
+        append: Append,
+        clock: Clock,
+        events: Events,
+        *,
+        apply_when: ApplyWhen = ApplyWhen.APPENDED,
+        decompressed_batch_bytes_max: int = 67_108_864,
+    ) -> None:
+        self.topic = topic
+        self._make_machine = make_machine
+        self._encode = journal.encode_entry
+        self._decode = journal.decode_entry
+        self._append = append
+        self._clock = clock
+        self._events = events
+        self._apply_when = apply_when
+        self._decompressed_batch_bytes_max = decompressed_batch_bytes_max
+        self._shards: dict[int, _Shard[M, E]] = {}
+
+    # Ownership and loading
+
+    def state_of(self, partition: int) -> ShardState:
+        shard = self._shards.get(partition)
+        return shard.state if shard else ShardState.NOT_OWNER
+
+    def machine(self, partition: int) -> M:
+        """The active state machine of a partition. Raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._active(partition).machine
+
+    def active_machines(self) -> list[M]:
+        return [shard.machine for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.state is ShardState.LOADING for shard in self._shards.values())
+
+    def start_loading(self, partition: int) -> None:
+        self.unload(partition)
+        self._shards[partition] = _Shard(ShardState.LOADING, self._make_machine(partition))
+
+    def replay(self, partition: int, batches: Buffer) -> None:
+        """Feed a stretch of the log, whole batches in order, to a partition that is loading."""
+        shard = self._shards[partition]
+        assert shard.state is ShardState.LOADING
+        view = memoryview(batches)
+        for position, header in iterate_headers(view):
+            batch = view[position : position + header.size_bytes]
+            if header.is_control:
+                # Compaction may leave a control batch without its record.
+                marker = read_marker(batch) if header.record_count else None
+                if marker is not None:
+                    committed = marker.control_type == ControlType.COMMIT
+                    shard.machine.end_transaction(header.producer_id, committed)
+            else:
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+                for record in read_records(batch, self._decompressed_batch_bytes_max):
+                    self._replay_record(partition, shard, producer_id, record.offset, record.key, record.value)
+            shard.next_position = header.next_offset
+
+    def finish_loading(self, partition: int, now: Now) -> None:
+        shard = self._shards[partition]
+        assert shard.state is ShardState.LOADING
+        shard.state = ShardState.ACTIVE
+        shard.machine.loaded(now)
+        self._events(CoordinatorLoaded(self.topic, partition, shard.record_count, shard.skipped_count))
+
+    def load(self, partition: int, batches: Iterable[Buffer], now: Now) -> None:
+        self.start_loading(partition)
+        for stretch in batches:
+            self.replay(partition, stretch)
+        self.finish_loading(partition, now)
+
+    def unload(self, partition: int) -> None:
+        """Give a partition up. Whoever still waits for a write of it is sent to look for the new coordinator."""
+        shard = self._shards.pop(partition, None)
+        if shard is None:
+            return
+        shard.state = ShardState.NOT_OWNER
+        waiting = list(shard.pending)
+        shard.pending.clear()
+        shard.machine.unloaded()
+        self._resolve(waiting, ErrorCode.NOT_COORDINATOR)
+        self._events(CoordinatorUnloaded(self.topic, partition))
+
+    # Writing
+
+    def schedule_write(
+        self,
+        partition: int,
+        entries: Sequence[E],
+        *,
+        replay: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> Promise[Written]:
+        """Append entries and apply them; the promise is resolved when they are durable or rolled back.
+
+        Without entries this is a read that must not show what could still be lost: it is resolved once everything
+        written before it is. `replay=False` is for a writer whose state already shows what it writes.
+        """
+        shard = self._active(partition)
+        if not entries:
+            return self._after_pending(shard)
+        records = [self._encode(entry) for entry in entries]
+        outcome = self._try_append(partition, records, producer_id, producer_epoch)
+        if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
+            self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
+            return Promise.resolved(Written(outcome.value.error_code, self._now()))
+        write: _Write[E] = _Write(Promise(), entries if replay else (), producer_id, [])
+        if self._apply_when is ApplyWhen.APPENDED:
+            self._apply(shard, write)
+        shard.next_position += len(entries)
+        shard.pending.append(write)
+        outcome.then(lambda appended: self._settle(partition, shard, write, appended))
+        return write.done
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker of a transaction became durable in this partition."""
+        self._active(partition).machine.end_transaction(producer_id, committed)
+
+    def _after_pending(self, shard: _Shard[M, E]) -> Promise[Written]:
+        if not shard.pending:
+            return Promise.resolved(Written(ErrorCode.NONE, self._now()))
+        last = shard.pending[-1].done
+        done: Promise[Written] = Promise()
+        last.then(done.resolve)
+        return done
+
+    def _try_append(
+        self, partition: int, records: Sequence[JournalRecord], producer_id: int, producer_epoch: int
+    ) -> Promise[AppendOutcome]:
+        try:
+            return self._append(
+                partition,
+                records,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=producer_id != NO_PRODUCER_ID,
+            )
+        except KafkaError as error:
+            return Promise.resolved(AppendOutcome(error.code))
+
+    def _apply(self, shard: _Shard[M, E], write: _Write[E]) -> None:
+        for index, entry in enumerate(write.entries):
+            write.undo.append(shard.machine.replay(shard.next_position + index, write.producer_id, entry))
+
+    def _settle(self, partition: int, shard: _Shard[M, E], write: _Write[E], outcome: AppendOutcome) -> None:
+        if write.done.done or shard.state is not ShardState.ACTIVE:
+            return
+        if outcome.error_code is not ErrorCode.NONE:
+            self._roll_back(partition, shard, write, outcome.error_code)
+            return
+        shard.pending.remove(write)
+        if self._apply_when is ApplyWhen.DURABLE:
+            self._apply(shard, write)
+        write.done.resolve(Written(ErrorCode.NONE, self._now()))
+
+    def _roll_back(self, partition: int, shard: _Shard[M, E], write: _Write[E], error: ErrorCode) -> None:
+        failed: list[_Write[E]] = []
+        while not failed or failed[-1] is not write:
+            newest = shard.pending.pop()
+            for undo in reversed(newest.undo):
+                undo()
+            failed.append(newest)
+        self._events(WriteFailed(self.topic, partition, error, len(failed)))
+        self._resolve(reversed(failed), error)
+
+    def _resolve(self, writes: Iterable[_Write[E]], error: ErrorCode) -> None:
+        written = Written(error, self._now())
+        for write in writes:
+            write.done.resolve(written)
+
+    def _replay_record(
+        self, partition: int, shard: _Shard[M, E], producer_id: int, offset: int, key: bytes | None, value: bytes | None
+    ) -> None:
+        shard.record_count += 1
+        try:
+            if key is None:
+                raise UnknownRecordType("a record without a key")
+            entry = self._decode(key, value)
+        except (UnknownRecordType, MalformedMessage) as error:
+            shard.skipped_count += 1
+            self._events(RecordSkipped(self.topic, partition, offset, str(error)))
+            return
+        shard.machine.replay(offset, producer_id, entry)
+
+    def _active(self, partition: int) -> _Shard[M, E]:
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if shard.state is ShardState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
