@@ -1,8 +1,9 @@
 """Opening a log: finding its segments, trusting them after a clean stop, checking them after any other.
 
 After a clean stop only the batches behind the last index entry are stepped over. Otherwise every batch from the segment
-of the recovery point on must have its CRC and its place: the log ends at the first that has not, later segments go, and indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What
-survives is synced before anyone may read it.
+of the recovery point on must have its CRC and its place: the log ends at the first that has not, later segments go, and
+indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What survives is synced
+before anyone may read it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 """What a leader refuses before a batch enters the log, and the topics whose settings open or rewrite a batch.
 
 The common path tests everything at once in `PartitionLog.append_as_leader`; only a batch that fails there comes here,
-to be refused in Kafka's order and words. Opened are batches for compacted topics (keys), for topics with a codec of their
-own, and for LogAppendTime under another codec. Not checked, where Kafka does: the records of any other batch, so a
-producer that lies about them is found out by its readers.
+to be refused in Kafka's order and words. Opened are batches for compacted topics (keys) and for topics with a codec of
+their own. Not checked, where Kafka does: the records of any other batch, so a producer that lies about them is found
+out by its readers.
 """
 
 from typing import NoReturn
