@@ -131,16 +131,19 @@ class PartitionFetcher:
     async def _explain(self, partition: TopicPartition, error: BrokerError) -> ClientError:
         """Out of range says only that; a reader needs to know what the range is, or that the topic went away."""
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            earliest = await list_offsets(self._cluster, {partition: Reset.EARLIEST}, self._isolation_level)
-            latest = await list_offsets(self._cluster, {partition: Reset.LATEST}, self._isolation_level)
-            raise OffsetOutOfRange(
-                partition.topic,
-                partition.partition,
-                self.positions[partition],
-                earliest[partition].offset,
-                latest[partition].offset,
-            )
+            raise await self.out_of_range(partition)
         return error
+
+    async def out_of_range(self, partition: TopicPartition) -> OffsetOutOfRange:
+        earliest = await list_offsets(self._cluster, {partition: Reset.EARLIEST}, self._isolation_level)
+        latest = await list_offsets(self._cluster, {partition: Reset.LATEST}, self._isolation_level)
+        return OffsetOutOfRange(
+            partition.topic,
+            partition.partition,
+            self.positions[partition],
+            earliest[partition].offset,
+            latest[partition].offset,
+        )
 
     def _request(self, partitions: Sequence[TopicPartition], max_wait_ms: int) -> messages.FetchRequest:
         request_type = messages.FetchRequest
@@ -234,7 +237,14 @@ class AsyncPartitionReader:
         )
 
     async def assign_topic(self, topic: str, start: Position = Reset.EARLIEST) -> None:
-        await self.assign(dict.fromkeys(await self.partitions_of(topic), start))
+        """Take over every partition. An offset need not be in each of them: it is moved to the nearest that is."""
+        partitions = await self.partitions_of(topic)
+        if isinstance(start, AtTimestamp | Reset):
+            await self.assign(dict.fromkeys(partitions, start))
+            return
+        earliest = await self._list(dict.fromkeys(partitions, int(Reset.EARLIEST)))
+        latest = await self._list(dict.fromkeys(partitions, int(Reset.LATEST)))
+        await self.assign({at: max(earliest[at].offset, min(start, latest[at].offset)) for at in partitions})
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
         """Where the log ends now for this isolation level."""
@@ -254,6 +264,9 @@ class AsyncPartitionReader:
         assert self._fetcher is not None, "assign partitions first"
         fetcher = self._fetcher
         ends = {} if follow else await self.end_offsets()
+        for partition, end in ends.items():
+            if fetcher.positions[partition] > end:
+                raise await fetcher.out_of_range(partition)
         while True:
             wanted = [at for at, position in fetcher.positions.items() if follow or position < ends[at]]
             if not wanted:

@@ -1,0 +1,100 @@
+"""The tree of commands. Command modules import the client only when a command runs."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fencepost import __version__
+from fencepost.cli import configs, consume, groups, produce, topics
+from fencepost.cli.options import Json
+
+_EPILOG = """\
+\b
+Examples:
+  fencepost serve --data ./data                          start a broker on 127.0.0.1:9092
+  fencepost topics create purchases --partitions 3       make a topic
+  echo 'alice:one book' | fencepost produce purchases --key-separator :
+  fencepost consume purchases --print-key                read it back, then stop
+  fencepost consume purchases --follow --json            keep reading, as JSON lines
+  fencepost groups describe billing                      members, positions and lag
+  fencepost demo                                         see it work with three Kafka clients
+
+Every command but serve and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
+FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
+"""
+
+ORDER = ("serve", "topics", "produce", "consume", "groups", "configs", "demo", "version")
+
+
+class InOrder(TyperGroup):
+    """Lists the commands in the order in which one meets them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
+app = typer.Typer(
+    name="fencepost",
+    cls=InOrder,
+    help="A log broker that speaks Kafka's protocol, and the tools to work with it.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"fencepost {__version__}")
+        raise typer.Exit
+
+
+@app.command(
+    "serve",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def serve(context: typer.Context) -> None:
+    """Start a broker."""
+    # Reached only when options stand before the command; the short way is in main.
+    from fencepost.cli.serve import run_serve
+
+    raise typer.Exit(run_serve(context.args))
+
+
+app.add_typer(topics.app, name="topics")
+app.command("produce", epilog=produce.EPILOG)(produce.produce)
+app.command("consume", epilog=consume.EPILOG)(consume.consume)
+app.add_typer(groups.app, name="groups")
+app.add_typer(configs.app, name="configs")
+
+
+@app.command("demo")
+def demo(
+    as_json: Json = False,
+    purchases: Annotated[int, typer.Option(min=1, metavar="N", help="Purchases that each client makes.")] = 100,
+) -> None:
+    """Watch three Kafka clients of other makers trade through a broker."""
+    from fencepost.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(purchases, as_json=as_json))
+
+
+@app.command("version")
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    if as_json:
+        from fencepost.cli.output import print_json
+
+        print_json({"fencepost": __version__, "python": python})
+    else:
+        print(f"fencepost {__version__} (Python {python})")

@@ -1,0 +1,158 @@
+"""`fencepost consume`: records to standard output, as values, with what else is asked for, or as JSON lines."""
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, parse_position
+from fencepost.cli.output import run_async
+
+if TYPE_CHECKING:
+    from fencepost.client.consumer import Position
+    from fencepost.client.values import ConsumedRecord
+
+EPILOG = """\
+\b
+Examples:
+  fencepost consume purchases                                   all that is there, then stop
+  fencepost consume purchases --from latest --follow            only what comes, until interrupted
+  fencepost consume purchases --from @2026-03-01T12:00:00Z --max-messages 10 --print-key --print-offset
+  fencepost consume purchases --json | jq .value
+
+A JSON line has topic, partition, offset, timestamp, timestamp_type, key, value and headers. Bytes that are not UTF-8
+text stand in base64 under key_base64 or value_base64 instead.
+"""
+
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    start: Annotated[
+        str, typer.Option("--from", metavar="POSITION", help="earliest, latest, an OFFSET, or @TIME (ISO date or ms).")
+    ] = "earliest",
+    partition: Annotated[list[int], typer.Option(min=0, metavar="N", help="Only this; several times.")] = [],  # noqa: B006
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with new records until interrupted.")] = False,
+    max_messages: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after so many.")] = None,
+    isolation_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="read_uncommitted, or read_committed: no open or aborted transaction.")
+    ] = "read_uncommitted",
+    print_key: Annotated[bool, typer.Option("--print-key", help="Before the value.")] = False,
+    print_partition: Annotated[bool, typer.Option("--print-partition")] = False,
+    print_offset: Annotated[bool, typer.Option("--print-offset")] = False,
+    print_timestamp: Annotated[bool, typer.Option("--print-timestamp")] = False,
+    print_headers: Annotated[bool, typer.Option("--print-headers")] = False,
+    separator: Annotated[str, typer.Option(metavar="TEXT", help="Between what is printed.", show_default="tab")] = "\t",
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per record and line.")] = False,
+) -> None:
+    """Read records up to the end there is now, or follow."""
+    if isolation_level not in ISOLATION_LEVELS:
+        raise typer.BadParameter(
+            f"{isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
+        )
+    position = parse_position(start)
+    as_line = line_renderer(
+        separator,
+        timestamp=print_timestamp,
+        partition=print_partition,
+        offset=print_offset,
+        headers=print_headers,
+        key=print_key,
+    )
+    run_async(
+        _consume(
+            bootstrap_server,
+            topic,
+            partition,
+            position,
+            follow=follow,
+            max_messages=max_messages,
+            isolation_level=ISOLATION_LEVELS.index(isolation_level),
+            render=json_line if as_json else as_line,
+        )
+    )
+
+
+async def _consume(
+    bootstrap_server: str,
+    topic: str,
+    partitions: Sequence[int],
+    position: "Position",
+    *,
+    follow: bool,
+    max_messages: int | None,
+    isolation_level: int,
+    render: "Callable[[ConsumedRecord], bytes]",
+) -> None:
+    from fencepost.client.consumer import AsyncPartitionReader
+    from fencepost.client.values import IsolationLevel, TopicPartition
+
+    async with AsyncPartitionReader(bootstrap_server, isolation_level=IsolationLevel(isolation_level)) as reader:
+        if partitions:
+            await reader.assign({TopicPartition(topic, at): position for at in partitions})
+        else:
+            await reader.assign_topic(topic, position)
+        left = max_messages
+        if left == 0:
+            return
+        output = sys.stdout.buffer
+        async for portion in reader.batches(follow=follow):
+            taken = portion if left is None else portion[:left]
+            output.write(b"".join(map(render, taken)))
+            output.flush()
+            if left is not None:
+                left -= len(taken)
+                if left == 0:
+                    return
+
+
+def line_renderer(
+    separator: str, *, timestamp: bool, partition: bool, offset: bool, headers: bool, key: bool
+) -> "Callable[[ConsumedRecord], bytes]":
+    between = separator.encode()
+
+    def render(record: "ConsumedRecord") -> bytes:
+        parts: list[bytes] = []
+        if timestamp:
+            parts.append(f"{record.timestamp_type}:{record.timestamp_ms}".encode())
+        if partition:
+            parts.append(f"Partition:{record.partition}".encode())
+        if offset:
+            parts.append(f"Offset:{record.offset}".encode())
+        if headers:
+            shown = (name.encode() + b":" + (b"null" if value is None else value) for name, value in record.headers)
+            parts.append(b",".join(shown) or b"NO_HEADERS")
+        if key:
+            parts.append(b"null" if record.key is None else record.key)
+        parts.append(b"null" if record.value is None else record.value)
+        return between.join(parts) + b"\n"
+
+    return render
+
+
+def json_line(record: "ConsumedRecord") -> bytes:
+    document: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        **_text("key", record.key),
+        **_text("value", record.value),
+        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,67 @@
+"""Where the command `fencepost` begins and ends: dispatch, exit statuses, errors as one line on standard error.
+
+`serve` is taken before typer is imported, because a broker should listen soon after it was asked for.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["serve"]:
+        from fencepost.cli.serve import run_serve
+
+        return run_serve(arguments[1:])
+    try:
+        status = _run_app(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What Python still holds for it must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run_app(arguments: Sequence[str]) -> int:
+    import typer
+
+    from fencepost.cli.app import app
+    from fencepost.cli.output import CommandFailed, report
+    from fencepost.client.errors import ClientError
+
+    # By its version typer uses the click that is installed or a copy of its own: take the class from typer.
+    usage_error: type[Any] = typer.BadParameter.__mro__[1]
+    try:
+        status = app(list(arguments), prog_name="fencepost", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+        else:
+            path = error.ctx.command_path if error.ctx is not None else "fencepost"
+            report(error.format_message().rstrip("."), f"see `{path} --help`")
+        return MISUSED
+    except typer.Abort:
+        return INTERRUPTED
+    except ClientError as error:
+        report(str(error), error.advice)
+        return FAILED
+    except CommandFailed as error:
+        report(error.message, error.advice)
+        return FAILED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How commands speak: tables for people, JSON for programs, one line for errors. Colour only on a terminal."""
+
+import json
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Cell = str | int | None
+
+
+class CommandFailed(Exception):
+    """A command cannot do what it was asked; the message says why, the advice what would do."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+def report(message: str, advice: str = "") -> None:
+    line = f"error: {message}" + (f"; {advice}" if advice else "")
+    line = " ".join(line.split())
+    if sys.stderr.isatty():
+        line = line.replace("error:", "\033[1;31merror:\033[0m", 1)
+    print(line, file=sys.stderr)
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "") -> None:
+    """Aligned columns; on a terminal drawn by rich, in a pipe plain and as wide as they need."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
+    if sys.stdout.isatty():
+        _print_rich(columns, texts, numeric, title)
+        return
+    if title:
+        print(title)
+    widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
+    for row in [[column.upper() for column in columns], *texts]:
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    return any(isinstance(cell, int) for cell in cells) and not any(isinstance(cell, str) for cell in cells)
+
+
+def _print_rich(columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    for column, right in zip(columns, numeric, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in texts:
+        table.add_row(*map(Text, row))
+    Console().print(table)

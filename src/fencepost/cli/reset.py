@@ -1,0 +1,49 @@
+"""Where `groups reset-offsets` would put each offset: never outside the log, as Kafka's own tool has it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.cli.output import CommandFailed
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import AsyncAdmin
+    from fencepost.client.values import TopicPartition
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """One of: a time (or a special timestamp of ListOffsets), an offset, a distance from the committed offset."""
+
+    timestamp_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+
+
+async def plan_reset(
+    admin: "AsyncAdmin", target: Target, before: "Mapping[TopicPartition, int | None]"
+) -> "dict[TopicPartition, int]":
+    from fencepost.client.values import Reset
+
+    earliest = await admin.list_offsets(dict.fromkeys(before, int(Reset.EARLIEST)))
+    latest = await admin.list_offsets(dict.fromkeys(before, int(Reset.LATEST)))
+    if target.timestamp_ms is not None:
+        listed = await admin.list_offsets(dict.fromkeys(before, target.timestamp_ms))
+        # No record that late: the end.
+        return {at: found.offset if found.offset >= 0 else latest[at].offset for at, found in listed.items()}
+    after = {}
+    for at, committed in before.items():
+        if target.offset is not None:
+            wanted = target.offset
+        elif committed is None:
+            raise CommandFailed(
+                f"{at} has no committed offset to shift", "use --to-earliest, --to-latest or --to-offset"
+            )
+        else:
+            wanted = committed + (target.shift or 0)
+        after[at] = within(wanted, earliest[at].offset, latest[at].offset)
+    return after
+
+
+def within(offset: int, earliest: int, latest: int) -> int:
+    return max(earliest, min(offset, latest))

@@ -1,0 +1,157 @@
+"""`fencepost serve`: options, the config file, and their check; the broker itself is `fencepost.shell.serve`.
+
+Parsed with argparse, not typer: this command must reach its listener quickly.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Never
+
+DEFAULT_LISTEN = "127.0.0.1:9092"
+DEFAULT_PORT_MAX = 65_535
+
+_EPILOG = """\
+examples:
+  fencepost serve --data ./data
+  fencepost serve --data /var/lib/fencepost --listen 0.0.0.0:9092 --advertise broker.example.org:9092
+  fencepost serve --data ./data --set flush=os --set num.partitions=3 --metrics 127.0.0.1:9404
+  fencepost serve --data ./data --listen INTERNAL://10.0.0.5:9092 --listen EXTERNAL://0.0.0.0:9093 \\
+                  --advertise EXTERNAL://broker.example.org:9093
+
+Setting names are Kafka's where Kafka has one; `fencepost configs describe --broker 1 --all` lists them all.
+SIGTERM and SIGINT shut the broker down cleanly.
+"""
+
+
+class InvalidOption(Exception):
+    """An option or a line of the config file that cannot be; the text says why and what would do."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Never:
+        print(f"error: {message}; see `fencepost serve --help`", file=sys.stderr)
+        sys.exit(2)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = _Parser(
+        prog="fencepost serve",
+        description="Start a broker. It prints one line with `listening on HOST:PORT` once it accepts connections.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--data", required=True, type=Path, metavar="DIR", help="directory of the log; made if absent")
+    made.add_argument(
+        "--listen",
+        action="append",
+        default=[],
+        metavar="[NAME://]HOST:PORT",
+        help=f"address to accept on (default {DEFAULT_LISTEN}; port 0 takes a free one); may be given several times",
+    )
+    made.add_argument(
+        "--advertise",
+        action="append",
+        default=[],
+        metavar="[NAME://]HOST:PORT",
+        help="address that clients are told to use, if it is another; matched to --listen by name, or by order",
+    )
+    made.add_argument("--config", type=Path, metavar="FILE", help="file of settings, one name=value per line")
+    made.add_argument(
+        "--set", action="append", default=[], dest="settings", metavar="NAME=VALUE",
+        help="one setting, before those of the file; may be given several times",
+    )  # fmt: skip
+    made.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
+    return made
+
+
+def run_serve(arguments: Sequence[str]) -> int:
+    given = parser().parse_args(arguments)
+    from fencepost.settings import InvalidSetting
+
+    try:
+        settings = gather_settings(given.config, given.settings)
+        listen = given.listen or _listed(settings.pop("listeners", "")) or [DEFAULT_LISTEN]
+        advertise = given.advertise or _listed(settings.pop("advertised.listeners", ""))
+        settings.pop("listeners", None)
+        settings.pop("advertised.listeners", None)
+        for option, addresses in (("--listen", listen), ("--advertise", advertise)):
+            for address in addresses:
+                check_address(address, option)
+        if given.metrics is not None:
+            check_address(given.metrics, "--metrics")
+        check_settings(settings)
+    except (InvalidOption, InvalidSetting) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    from fencepost.shell.serve import ServeOptions, serve
+
+    return serve(
+        ServeOptions(data=given.data, listen=listen, advertise=advertise, settings=settings, metrics=given.metrics)
+    )
+
+
+def gather_settings(file: Path | None, assignments: Sequence[str]) -> dict[str, str]:
+    settings = {} if file is None else read_properties(file)
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise InvalidOption(f"--set {text!r} is not NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def check_settings(settings: dict[str, str]) -> None:
+    from fencepost.config import broker_config
+
+    broker_config(settings)
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """A file as Java's Properties reads it: name=value or name: value, # and ! comments, \\ continues a line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidOption(f"cannot read the config file {file}: {reason}") from None
+    settings: dict[str, str] = {}
+    pending, begun_at = "", 0
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not pending and (not text or text[0] in "#!"):
+            continue
+        begun_at = begun_at if pending else number
+        pending += text
+        if pending.endswith("\\") and not pending.endswith("\\\\"):
+            pending = pending[:-1]
+            continue
+        name, value = _property(pending, file, begun_at)
+        settings[name] = value
+        pending = ""
+    if pending:
+        name, value = _property(pending, file, begun_at)
+        settings[name] = value
+    return settings
+
+
+def _property(text: str, file: Path, number: int) -> tuple[str, str]:
+    at = min((found for found in (text.find("="), text.find(":")) if found >= 0), default=-1)
+    name = text[:at].strip()
+    if at < 0 or not name:
+        raise InvalidOption(f"line {number} of {file} is not name=value: {text}")
+    return name, text[at + 1 :].strip()
+
+
+def check_address(text: str, option: str) -> None:
+    """[NAME://]HOST:PORT, the host in brackets if it has colons, or empty for every interface."""
+    _, _, address = text.rpartition("://")
+    host, separator, port = address.rpartition(":")
+    is_bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not separator or is_bare_ipv6 or not (port.isascii() and port.isdigit()) or int(port) > DEFAULT_PORT_MAX:
+        raise InvalidOption(f"{option} {text} is not an address; write HOST:PORT, for example 127.0.0.1:9092")
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
