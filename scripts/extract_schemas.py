@@ -14,11 +14,37 @@ from typing import Any
 
 WIRE = Path(__file__).parent.parent / "src" / "fencepost" / "wire"
 RECORD_SCHEMAS = {
-    "kafka-group-coordinator": ["OffsetCommitKey", "OffsetCommitValue", "LegacyOffsetCommitKey", "LegacyOffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"],
+    "kafka-group-coordinator": [
+        "OffsetCommitKey",
+        "OffsetCommitValue",
+        "LegacyOffsetCommitKey",
+        "LegacyOffsetCommitValue",
+        "GroupMetadataKey",
+        "GroupMetadataValue",
+    ],
     "kafka-transaction-coordinator": ["TransactionLogKey", "TransactionLogValue"],
 }
 DATA_SCHEMAS = ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment", "EndTxnMarker", "LeaderChangeMessage"]
-NOT_SPOKEN = ("Share", "Streams", "Raft", "Quorum", "Vote", "Snapshot", "Envelope", "Controller", "BrokerRegistration", "BrokerHeartbeat", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartitionRe", "AssignReplicas", "DelegationToken", "Telemetry")
+NOT_SPOKEN = (
+    "Share",
+    "Streams",
+    "Raft",
+    "Quorum",
+    "Vote",
+    "Snapshot",
+    "Envelope",
+    "Controller",
+    "BrokerRegistration",
+    "BrokerHeartbeat",
+    "LeaderAndIsr",
+    "StopReplica",
+    "UpdateMetadata",
+    "ControlledShutdown",
+    "AlterPartitionRe",
+    "AssignReplicas",
+    "DelegationToken",
+    "Telemetry",
+)
 KEPT = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "fields")
 
 
@@ -75,7 +101,9 @@ def collect(jars: Path) -> dict[str, Any]:
             if not name.endswith(".json") or "common/message/" not in name:
                 continue
             is_call = stem.endswith(("Request", "Response"))
-            if stem in DATA_SCHEMAS or (is_call and not stem.startswith(NOT_SPOKEN) and not any(part in stem for part in NOT_SPOKEN)):
+            if stem in DATA_SCHEMAS or (
+                is_call and not stem.startswith(NOT_SPOKEN) and not any(part in stem for part in NOT_SPOKEN)
+            ):
                 schemas[stem] = strip(parse_json_with_comments(archive.read(name).decode()))
     for prefix, stems in RECORD_SCHEMAS.items():
         with zipfile.ZipFile(next(jars.glob(f"{prefix}-[0-9]*.jar"))) as archive:
@@ -90,7 +118,12 @@ def snake(name: str) -> str:
 
 
 PYTHON_TYPES = {
-    "bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes", "records": "Buffer", "float64": "float",
+    "bool": "bool",
+    "string": "str",
+    "bytes": "bytes",
+    "uuid": "bytes",
+    "records": "Buffer",
+    "float64": "float",
     **{name: "int" for name in ("int8", "int16", "uint16", "int32", "uint32", "int64")},
 }
 
@@ -122,8 +155,18 @@ def stub_class(name: str, fields: list[dict[str, Any]], structs: dict[str, Any],
 
 
 def stub(schemas: dict[str, Any]) -> str:
-    lines = ["# Written by scripts/extract_schemas.py; do not edit.", "from typing import Any", "", "from fencepost.ports import Buffer", "",
-             "def message_class(name: str) -> type[Any]: ...", "def schema_of(name: str) -> dict[str, Any]: ...", "def message_names() -> list[str]: ...", "def snake_case(name: str) -> str: ...", ""]
+    lines = [
+        "# Written by scripts/extract_schemas.py; do not edit.",
+        "from typing import Any",
+        "",
+        "from fencepost.ports import Buffer",
+        "",
+        "def message_class(name: str) -> type[Any]: ...",
+        "def schema_of(name: str) -> dict[str, Any]: ...",
+        "def message_names() -> list[str]: ...",
+        "def snake_case(name: str) -> str: ...",
+        "",
+    ]
     for name, schema in schemas.items():
         lines += stub_class(name, schema["fields"], schema["structs"], "") + [""]
     return "\n".join(lines)
@@ -131,7 +174,9 @@ def stub(schemas: dict[str, Any]) -> str:
 
 def main() -> None:
     schemas = collect(Path(sys.argv[1]))
-    body = ",\n".join(f"{json.dumps(name)}: {json.dumps(schema, separators=(',', ':'))}" for name, schema in schemas.items())
+    body = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(schema, separators=(',', ':'))}" for name, schema in schemas.items()
+    )
     (WIRE / "schemas.json").write_text("{\n" + body + "\n}\n")
     (WIRE / "messages.pyi").write_text(stub(schemas))
     print(f"{len(schemas)} schemas")

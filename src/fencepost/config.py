@@ -16,26 +16,50 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    cleanup_policy: tuple[str, ...] = setting("list", ("delete",), "Delete old segments, compact them, or both.", choices=_POLICIES)
-    compression_type: str = setting("string", "producer", "Codec the log keeps; `producer` keeps what was sent.", choices=_CODECS)
-    compression_gzip_level: int = setting("int", -1, "Level when the broker itself compresses with gzip.", minimum=-1, maximum=9)
-    compression_lz4_level: int = setting("int", 9, "Level when the broker itself compresses with lz4.", minimum=1, maximum=17)
-    compression_zstd_level: int = setting("int", 3, "Level when the broker itself compresses with zstd.", minimum=-131072, maximum=22)
-    delete_retention_ms: int = setting("long", 86_400_000, "How long tombstones and markers outlive compaction.", minimum=0)
+    cleanup_policy: tuple[str, ...] = setting(
+        "list", ("delete",), "Delete old segments, compact them, or both.", choices=_POLICIES
+    )
+    compression_type: str = setting(
+        "string", "producer", "Codec the log keeps; `producer` keeps what was sent.", choices=_CODECS
+    )
+    compression_gzip_level: int = setting(
+        "int", -1, "Level when the broker itself compresses with gzip.", minimum=-1, maximum=9
+    )
+    compression_lz4_level: int = setting(
+        "int", 9, "Level when the broker itself compresses with lz4.", minimum=1, maximum=17
+    )
+    compression_zstd_level: int = setting(
+        "int", 3, "Level when the broker itself compresses with zstd.", minimum=-131072, maximum=22
+    )
+    delete_retention_ms: int = setting(
+        "long", 86_400_000, "How long tombstones and markers outlive compaction.", minimum=0
+    )
     file_delete_delay_ms: int = setting("long", 60_000, "Wait before a deleted segment's files are removed.", minimum=0)
     flush_messages: int = setting("long", LONG_MAX, "Force a sync after this many records.", minimum=1)
     flush_ms: int = setting("long", LONG_MAX, "Force a sync after this time.", minimum=0)
-    follower_replication_throttled_replicas: tuple[str, ...] = setting("list", (), "Replicas whose catching up is throttled.")
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "list", (), "Replicas whose catching up is throttled."
+    )
     index_interval_bytes: int = setting("int", 4096, "Bytes of log between two index entries.", minimum=0)
     leader_replication_throttled_replicas: tuple[str, ...] = setting("list", (), "Replicas whose serving is throttled.")
     max_compaction_lag_ms: int = setting("long", LONG_MAX, "Longest time a record may wait for compaction.", minimum=1)
     max_message_bytes: int = setting("int", 1_048_588, "Largest batch accepted.", minimum=0)
-    message_timestamp_after_max_ms: int = setting("long", 3_600_000, "How far a timestamp may lie in the future.", minimum=0)
-    message_timestamp_before_max_ms: int = setting("long", LONG_MAX, "How far a timestamp may lie in the past.", minimum=0)
-    message_timestamp_type: str = setting("string", "CreateTime", "Whose clock stamps records.", choices=("CreateTime", "LogAppendTime"))
-    min_cleanable_dirty_ratio: float = setting("double", 0.5, "Share of dirty log that starts a compaction.", minimum=0, maximum=1)
+    message_timestamp_after_max_ms: int = setting(
+        "long", 3_600_000, "How far a timestamp may lie in the future.", minimum=0
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "long", LONG_MAX, "How far a timestamp may lie in the past.", minimum=0
+    )
+    message_timestamp_type: str = setting(
+        "string", "CreateTime", "Whose clock stamps records.", choices=("CreateTime", "LogAppendTime")
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "double", 0.5, "Share of dirty log that starts a compaction.", minimum=0, maximum=1
+    )
     min_compaction_lag_ms: int = setting("long", 0, "Shortest time a record stays uncompacted.", minimum=0)
-    min_insync_replicas: int = setting("int", 1, "Replicas that must have a record before acks=all is answered.", minimum=1)
+    min_insync_replicas: int = setting(
+        "int", 1, "Replicas that must have a record before acks=all is answered.", minimum=1
+    )
     preallocate: bool = setting("boolean", False, "Preallocate a new segment's file.")
     retention_bytes: int = setting("long", -1, "Size a partition may grow to; -1 is no limit.")
     retention_ms: int = setting("long", 604_800_000, "Age a record may reach; -1 is no limit.", minimum=-1)
@@ -59,17 +83,28 @@ class BrokerConfig:
     # Who we are
     node_id: int = setting("int", 1, "Id of this broker.", minimum=0)
     broker_rack: str = setting("string", "", "Rack of this broker.")
-    listeners: tuple[str, ...] = setting("list", (), "Listeners as NAME://HOST:PORT; the command line's --listen is the first.")
+    listeners: tuple[str, ...] = setting(
+        "list", (), "Listeners as NAME://HOST:PORT; the command line's --listen is the first."
+    )
     advertised_listeners: tuple[str, ...] = setting("list", (), "Addresses given to clients, as NAME://HOST:PORT.")
-    unstable_api_versions_enable: bool = setting("boolean", False, "Advertise request versions that Kafka calls unstable.")
+    unstable_api_versions_enable: bool = setting(
+        "boolean", False, "Advertise request versions that Kafka calls unstable."
+    )
 
     # Durability
     flush: str = setting(
-        "string", "group", "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache as Kafka does.", choices=("group", "os")
+        "string",
+        "group",
+        "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache as Kafka does.",
+        choices=("group", "os"),
     )
     flush_threads: int = setting("int", 4, "Fencepost: threads that sync files.", minimum=1, maximum=64)
-    log_flush_offset_checkpoint_interval_ms: int = setting("int", 60_000, "How often recovery points are written.", minimum=0)
-    log_flush_start_offset_checkpoint_interval_ms: int = setting("int", 60_000, "How often log start offsets are written.", minimum=0)
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        "int", 60_000, "How often recovery points are written.", minimum=0
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        "int", 60_000, "How often log start offsets are written.", minimum=0
+    )
 
     # Topics
     auto_create_topics_enable: bool = setting("boolean", True, "Create a topic that Metadata asks for.")
@@ -83,20 +118,32 @@ class BrokerConfig:
     compression_gzip_level: int = setting("int", -1, "See the topic setting.", minimum=-1, maximum=9, dynamic=True)
     compression_lz4_level: int = setting("int", 9, "See the topic setting.", minimum=1, maximum=17, dynamic=True)
     compression_zstd_level: int = setting("int", 3, "See the topic setting.", minimum=-131072, maximum=22, dynamic=True)
-    log_cleanup_policy: tuple[str, ...] = setting("list", ("delete",), "See cleanup.policy.", choices=_POLICIES, dynamic=True)
-    log_cleaner_delete_retention_ms: int = setting("long", 86_400_000, "See delete.retention.ms.", minimum=0, dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = setting(
+        "list", ("delete",), "See cleanup.policy.", choices=_POLICIES, dynamic=True
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        "long", 86_400_000, "See delete.retention.ms.", minimum=0, dynamic=True
+    )
     log_segment_delete_delay_ms: int = setting("long", 60_000, "See file.delete.delay.ms.", minimum=0, dynamic=True)
     log_flush_interval_messages: int = setting("long", LONG_MAX, "See flush.messages.", minimum=1, dynamic=True)
     log_flush_interval_ms: int = setting("long", LONG_MAX, "See flush.ms.", minimum=0, dynamic=True)
     log_index_interval_bytes: int = setting("int", 4096, "See index.interval.bytes.", minimum=0, dynamic=True)
-    log_cleaner_max_compaction_lag_ms: int = setting("long", LONG_MAX, "See max.compaction.lag.ms.", minimum=1, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        "long", LONG_MAX, "See max.compaction.lag.ms.", minimum=1, dynamic=True
+    )
     message_max_bytes: int = setting("int", 1_048_588, "See max.message.bytes.", minimum=0, dynamic=True)
-    log_message_timestamp_after_max_ms: int = setting("long", 3_600_000, "See message.timestamp.after.max.ms.", minimum=0, dynamic=True)
-    log_message_timestamp_before_max_ms: int = setting("long", LONG_MAX, "See message.timestamp.before.max.ms.", minimum=0, dynamic=True)
+    log_message_timestamp_after_max_ms: int = setting(
+        "long", 3_600_000, "See message.timestamp.after.max.ms.", minimum=0, dynamic=True
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        "long", LONG_MAX, "See message.timestamp.before.max.ms.", minimum=0, dynamic=True
+    )
     log_message_timestamp_type: str = setting(
         "string", "CreateTime", "See message.timestamp.type.", choices=("CreateTime", "LogAppendTime"), dynamic=True
     )
-    log_cleaner_min_cleanable_ratio: float = setting("double", 0.5, "See min.cleanable.dirty.ratio.", minimum=0, maximum=1, dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = setting(
+        "double", 0.5, "See min.cleanable.dirty.ratio.", minimum=0, maximum=1, dynamic=True
+    )
     log_cleaner_min_compaction_lag_ms: int = setting("long", 0, "See min.compaction.lag.ms.", minimum=0, dynamic=True)
     min_insync_replicas: int = setting("int", 1, "See the topic setting.", minimum=1, dynamic=True)
     log_preallocate: bool = setting("boolean", False, "See preallocate.", dynamic=True)
@@ -111,12 +158,20 @@ class BrokerConfig:
     # Cleaning
     log_retention_check_interval_ms: int = setting("long", 300_000, "How often retention is applied.", minimum=1)
     log_cleaner_enable: bool = setting("boolean", True, "Whether compacted topics are compacted.")
-    log_cleaner_backoff_ms: int = setting("long", 15_000, "Wait between two looks for something to compact.", minimum=0, dynamic=True)
-    log_cleaner_dedupe_keys_max: int = setting("int", 5_000_000, "Fencepost: distinct keys one compaction pass holds in memory.", minimum=1)
+    log_cleaner_backoff_ms: int = setting(
+        "long", 15_000, "Wait between two looks for something to compact.", minimum=0, dynamic=True
+    )
+    log_cleaner_dedupe_keys_max: int = setting(
+        "int", 5_000_000, "Fencepost: distinct keys one compaction pass holds in memory.", minimum=1
+    )
 
     # Producers
-    producer_id_expiration_ms: int = setting("int", 86_400_000, "Idle time after which a producer is forgotten.", minimum=1, dynamic=True)
-    producer_id_expiration_check_interval_ms: int = setting("int", 600_000, "How often idle producers are looked for.", minimum=1)
+    producer_id_expiration_ms: int = setting(
+        "int", 86_400_000, "Idle time after which a producer is forgotten.", minimum=1, dynamic=True
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        "int", 600_000, "How often idle producers are looked for.", minimum=1
+    )
 
     # Groups
     group_initial_rebalance_delay_ms: int = setting("int", 3_000, "Wait for more members before the first rebalance.")
@@ -126,7 +181,9 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = setting("int", 4096, "Largest metadata of a committed offset.")
     offsets_commit_timeout_ms: int = setting("int", 5_000, "How long a commit may take.", minimum=1)
     offsets_retention_minutes: int = setting("int", 10_080, "How long offsets of an empty group are kept.", minimum=1)
-    offsets_retention_check_interval_ms: int = setting("long", 600_000, "How often expired offsets are looked for.", minimum=1)
+    offsets_retention_check_interval_ms: int = setting(
+        "long", 600_000, "How often expired offsets are looked for.", minimum=1
+    )
     offsets_topic_num_partitions: int = setting("int", 50, "Partitions of __consumer_offsets.", minimum=1)
     offsets_topic_replication_factor: int = setting("int", 1, "Replicas of __consumer_offsets.", minimum=1)
     offsets_topic_segment_bytes: int = setting("int", 104_857_600, "Segment size of __consumer_offsets.", minimum=1)
@@ -141,14 +198,30 @@ class BrokerConfig:
     connections_max_idle_ms: int = setting("long", 600_000, "Idle connections end after this.")
     max_connections: int = setting("int", 4_096, "Connections at one time.", minimum=0)
     max_connections_per_ip: int = setting("int", 4_096, "Connections of one address at one time.", minimum=0)
-    request_frame_timeout_ms: int = setting("long", 30_000, "Fencepost: time a started request may take to arrive.", minimum=1)
-    response_buffer_max_bytes: int = setting("int", 134_217_728, "Fencepost: unread answers one connection may pile up.", minimum=1024)
-    response_stall_timeout_ms: int = setting("long", 30_000, "Fencepost: time a reader may leave a full buffer unread.", minimum=1)
-    pipelined_requests_max: int = setting("int", 1_000, "Fencepost: unanswered requests of one connection before it is read no further.", minimum=1)
-    parked_requests_max: int = setting("int", 50_000, "Fencepost: requests of all connections that may wait at one time.", minimum=1)
-    receive_buffers_max_bytes: int = setting("long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576)
-    decompressed_batch_max_bytes: int = setting("int", 67_108_864, "Fencepost: what one compressed batch may unpack to.", minimum=1024)
-    open_files_max: int = setting("int", 0, "Fencepost: files kept open at a time; 0 takes three quarters of the process's limit.", minimum=0)
+    request_frame_timeout_ms: int = setting(
+        "long", 30_000, "Fencepost: time a started request may take to arrive.", minimum=1
+    )
+    response_buffer_max_bytes: int = setting(
+        "int", 16_777_216, "Fencepost: unread answers one connection may pile up.", minimum=1024
+    )
+    response_stall_timeout_ms: int = setting(
+        "long", 30_000, "Fencepost: time a reader may leave a full buffer unread.", minimum=1
+    )
+    pipelined_requests_max: int = setting(
+        "int", 1_000, "Fencepost: unanswered requests of one connection before it is read no further.", minimum=1
+    )
+    parked_requests_max: int = setting(
+        "int", 50_000, "Fencepost: requests of all connections that may wait at one time.", minimum=1
+    )
+    receive_buffers_max_bytes: int = setting(
+        "long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576
+    )
+    decompressed_batch_max_bytes: int = setting(
+        "int", 67_108_864, "Fencepost: what one compressed batch may unpack to.", minimum=1024
+    )
+    open_files_max: int = setting(
+        "int", 0, "Fencepost: files kept open at a time; 0 takes three quarters of the process's limit.", minimum=0
+    )
 
 
 # A topic setting takes its default from this broker setting.

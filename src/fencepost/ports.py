@@ -4,7 +4,7 @@ Two shells provide these: `fencepost.shell` (the real machine) and `fencepost.si
 faults). Nothing in the core may reach around them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -92,8 +92,16 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int: ...
+
+
+class Syncable(Protocol):
+    """Something written that is not durable yet: a file, a directory's entries, a checkpoint to be replaced."""
+
+    def sync(self) -> None: ...
+
 
 class Flusher(Protocol):
-    """Group commit. `sync` makes the files durable and calls back on the event loop with None or the OSError."""
+    """Syncs in the background, then calls back on the event loop with None or the first OSError."""
 
-    def sync(self, files: Iterable[File], done: Callable[[OSError | None], None]) -> None: ...
+    def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None: ...

@@ -116,7 +116,9 @@ def setting(
 def declared_settings(group: type) -> dict[str, Setting]:
     """Every setting of a group by its Kafka name, in declaration order."""
     return {
-        field.name.replace("_", "."): Setting(name=field.name.replace("_", "."), default=field.default, **field.metadata)
+        field.name.replace("_", "."): Setting(
+            name=field.name.replace("_", "."), default=field.default, **field.metadata
+        )
         for field in dataclasses.fields(group)
     }
 

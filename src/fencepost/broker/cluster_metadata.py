@@ -74,7 +74,9 @@ class ClusterMetadata:
             self._file.close()
             self._file = None
 
-    def create_topic(self, name: str, partition_count: int, overrides: dict[str, str], *, is_internal: bool = False) -> Topic:
+    def create_topic(
+        self, name: str, partition_count: int, overrides: dict[str, str], *, is_internal: bool = False
+    ) -> Topic:
         topic_id = self._randomness.random_bytes(16)
         self._commit(
             {

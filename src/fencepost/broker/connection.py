@@ -32,8 +32,20 @@ class Call:
 
 class Connection:
     __slots__ = (
-        "_answers", "_flush_scheduled", "_is_muted", "_scheduler", "_write", "close", "is_closed", "listener", "number", "on_closed",
-        "on_ready", "peer_host", "pipelined_requests_max", "software",
+        "_answers",
+        "_flush_scheduled",
+        "_is_muted",
+        "_scheduler",
+        "_write",
+        "close",
+        "is_closed",
+        "listener",
+        "number",
+        "on_closed",
+        "on_ready",
+        "peer_host",
+        "pipelined_requests_max",
+        "software",
     )
 
     def __init__(
@@ -68,6 +80,11 @@ class Connection:
         """Whether the next request may be handed in."""
         return not self._is_muted and len(self._answers) < self.pipelined_requests_max
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request has been answered."""
+        return not self._answers
+
     def answer(self, call: Call, message: Any) -> None:
         """An answer that is there at once. None means that the request wants none (Produce with acks=0)."""
         if message is not None:
@@ -98,7 +115,11 @@ class Connection:
         while answers and answers[0][2]:
             call, message, _ = answers.popleft()
             # A hot handler may hand over finished bytes; any other message is encoded here.
-            parts += message if type(message) is list else response_frame(call.api_key, call.version, call.correlation_id, message)
+            parts += (
+                message
+                if type(message) is list
+                else response_frame(call.api_key, call.version, call.correlation_id, message)
+            )
         if parts:
             self._write(parts)
 

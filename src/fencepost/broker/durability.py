@@ -7,15 +7,14 @@ fails fails the whole log directory; it is never tried again into an acknowledge
 from collections.abc import Callable
 
 from fencepost.broker.partition import Partition
-from fencepost.ports import File, Flusher, Scheduler
+from fencepost.ports import Flusher, Scheduler, Syncable
 
 
 class PageCache:
     """`flush=os`: written is good enough, as with Kafka's defaults."""
 
     def appended(self, partition: Partition) -> None:
-        log = partition.log
-        partition.advance(log.log_end_offset, log.appended_bytes)
+        partition.advance(partition.log.log_end_offset, partition.appended_bytes)
 
 
 class GroupCommit:
@@ -29,7 +28,6 @@ class GroupCommit:
         self._is_busy = False
         self._has_failed = False
         self.syncs = 0
-        self._when_idle: list[Callable[[], None]] = []
 
     def appended(self, partition: Partition) -> None:
         self._dirty[partition] = None
@@ -40,11 +38,11 @@ class GroupCommit:
 
     def _start(self) -> None:
         targets: list[tuple[Partition, int, int]] = []
-        files: list[File] = []
+        files: list[Syncable] = []
         for partition in self._dirty:
             log = partition.log
             if partition.failure is None:
-                targets.append((partition, log.log_end_offset, log.appended_bytes))
+                targets.append((partition, log.log_end_offset, partition.appended_bytes))
                 files += log.dirty_files()
         self._dirty.clear()
         self.syncs += 1

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from fencepost.log import Appended, Origin, PartitionLog
+from fencepost.log.partition_log import Appended, PartitionLog
+from fencepost.log.producers import Origin
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -30,7 +31,18 @@ Acknowledge = Callable[[KafkaError | None], None]
 
 
 class Partition:
-    __slots__ = ("_durability", "_readable_bytes", "_waiting", "_watchers", "failure", "index", "leader_epoch", "log", "topic")
+    __slots__ = (
+        "_readable_bytes",
+        "_waiting",
+        "_watchers",
+        "appended_bytes",
+        "durability",
+        "failure",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+    )
 
     def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int, durability: Durability) -> None:
         self.topic = topic
@@ -38,10 +50,12 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.failure: KafkaError | None = None
-        self._durability = durability
+        self.durability = durability
         self._waiting: deque[tuple[int, Acknowledge]] = deque()
         self._watchers: dict[Watcher, None] = {}
-        self._readable_bytes = log.appended_bytes
+        self.appended_bytes = 0
+        """Written since the start; fetches that wait for so many bytes count with it."""
+        self._readable_bytes = 0
 
     def append(self, batch: memoryview, origin: Origin, now_ms: int) -> Appended:
         """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed."""
@@ -49,7 +63,8 @@ class Partition:
             raise self.failure
         appended = self.log.append_as_leader(batch, origin=origin, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if not appended.duplicate:
-            self._durability.appended(self)
+            self.appended_bytes += len(batch)
+            self.durability.appended(self)
         return appended
 
     def check_leader_epoch(self, given: int) -> None:

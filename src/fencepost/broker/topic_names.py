@@ -21,9 +21,7 @@ def check_topic_name(name: str) -> None:
     elif len(name) > NAME_LENGTH_MAX:
         reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     elif not set(name) <= _CHARACTERS:
-        reason = (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-        )
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if reason:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 

@@ -21,7 +21,16 @@ MESSAGE_ELEMENTS_MAX = 1_000_000
 # Parts of an encoded message at least this large are passed on uncopied.
 PART_BYTES_MIN = 4096
 
-_FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
+_FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+}
 _FIXED_SIZES = {kind: struct.calcsize(">" + code) for kind, code in _FIXED.items()}
 
 
@@ -70,7 +79,12 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
-            "MalformedMessage": MalformedMessage, "uv": _read_uvarint, "fail": _fail, "uvarint": uvarint, "unpack": struct.unpack_from, "pack": struct.pack,
+            "MalformedMessage": MalformedMessage,
+            "uv": _read_uvarint,
+            "fail": _fail,
+            "uvarint": uvarint,
+            "unpack": struct.unpack_from,
+            "pack": struct.pack,
         }
         self.depth = 0
 
@@ -106,7 +120,9 @@ class _Compiler:
     def is_nullable(self, field: dict[str, Any]) -> bool:
         return _present(field.get("nullableVersions"), self.version) or field["type"] == "records"
 
-    def split(self, fields: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    def split(
+        self, fields: list[dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
         """Fields in the body, tagged fields, and fields that this version does not have."""
         body, tagged, absent = [], [], []
         for field in fields:

@@ -88,7 +88,9 @@ def kio_class(name: str, version: int):
     return getattr(module, name)
 
 
-@pytest.mark.parametrize(("name", "version"), [case for case in CASES if str(case.values[0]).endswith(("Request", "Response"))])
+@pytest.mark.parametrize(
+    ("name", "version"), [case for case in CASES if str(case.values[0]).endswith(("Request", "Response"))]
+)
 def test_kio_reads_our_bytes_and_writes_them_back_unchanged(name, version):
     from kio.serial import entity_reader, entity_writer
 

@@ -1,0 +1,39 @@
+"""One file per family of APIs; each says in `HANDLERS` which keys it serves."""
+
+from typing import TYPE_CHECKING
+
+from fencepost.wire.catalog import ApiKey
+
+if TYPE_CHECKING:
+    from fencepost.broker.dispatch import Handler
+
+
+def all_handlers() -> "dict[ApiKey, Handler]":
+    from fencepost.broker.handlers import (
+        api_versions,
+        cluster,
+        configs,
+        fetch,
+        groups,
+        metadata,
+        offsets_for,
+        produce,
+        producers,
+        security,
+        topics,
+    )
+
+    families = (
+        api_versions,
+        cluster,
+        configs,
+        fetch,
+        groups,
+        metadata,
+        offsets_for,
+        produce,
+        producers,
+        security,
+        topics,
+    )
+    return {key: handler for family in families for key, handler in family.HANDLERS.items()}

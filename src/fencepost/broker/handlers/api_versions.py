@@ -30,7 +30,9 @@ def _is_valid_software(text: str) -> bool:
 
 def api_versions(node: "Node", call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if call.version >= 3:
-        if not (_is_valid_software(request.client_software_name) and _is_valid_software(request.client_software_version)):
+        if not (
+            _is_valid_software(request.client_software_name) and _is_valid_software(request.client_software_version)
+        ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.software = f"{request.client_software_name} {request.client_software_version}"
     metadata = node.metadata

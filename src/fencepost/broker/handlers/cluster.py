@@ -53,7 +53,9 @@ def _feature_error(
             f"Invalid update version {update.max_version_level} for feature {update.feature}. Local controller only supports versions {low}-{high}"
         )
     current = node.metadata.features.get(update.feature, 0)
-    allows_downgrade = update.allow_downgrade if call.version == 0 else update.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    allows_downgrade = (
+        update.allow_downgrade if call.version == 0 else update.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    )
     if update.max_version_level < current and not allows_downgrade:
         return ErrorCode.INVALID_UPDATE_VERSION, (
             f"Invalid update version {update.max_version_level} for feature {update.feature}. "
@@ -73,7 +75,9 @@ def describe_log_dirs(node: "Node", call: Call, request: DescribeLogDirsRequest)
     for name, indexes in wanted.items():
         partitions = node.partitions.get(name, [])
         sizes = [
-            topic_result.DescribeLogDirsPartition(partition_index=index, partition_size=partitions[index].log.size_bytes)
+            topic_result.DescribeLogDirsPartition(
+                partition_index=index, partition_size=partitions[index].log.size_bytes
+            )
             for index in indexes
             if 0 <= index < len(partitions)
         ]

@@ -64,9 +64,7 @@ def _described(node: "Node", kind: int, name: str) -> list[_Config]:
         topic = node.metadata.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return [
-            _topic_setting(node, setting, topic.overrides) for setting in topic_settings().values()
-        ]
+        return [_topic_setting(node, setting, topic.overrides) for setting in topic_settings().values()]
     if kind == BROKER:
         if name == "":
             known = broker_settings()
@@ -86,9 +84,7 @@ def _check_broker(node: "Node", name: str) -> None:
         try:
             int(name)
         except ValueError:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
-            ) from None
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}",
@@ -187,7 +183,10 @@ def incremental_alter_configs(
 
 
 def _change(
-    node: "Node", kind: int, texts: dict[str, str], config: IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig
+    node: "Node",
+    kind: int,
+    texts: dict[str, str],
+    config: IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig,
 ) -> None:
     known = topic_settings() if kind == TOPIC else broker_settings()
     setting = known.get(config.name)
@@ -203,9 +202,14 @@ def _change(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {config.config_operation}")
     if setting is None or setting.kind != "list":
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"Can't {'APPEND' if config.config_operation == APPEND else 'SUBTRACT'} to key {config.name} because its type is not LIST."
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {'APPEND' if config.config_operation == APPEND else 'SUBTRACT'} to key {config.name} because its type is not LIST.",
         )
-    source = getattr(node.config, BROKER_DEFAULT_OF[config.name].replace(".", "_")) if kind == TOPIC and config.name in BROKER_DEFAULT_OF else setting.default
+    source = (
+        getattr(node.config, BROKER_DEFAULT_OF[config.name].replace(".", "_"))
+        if kind == TOPIC and config.name in BROKER_DEFAULT_OF
+        else setting.default
+    )
     items = list(setting.parse(texts[config.name]) if config.name in texts else source)
     for item in config.value.split(","):
         if config.config_operation == APPEND and item not in items:
@@ -253,7 +257,13 @@ def _store(
 
 
 def list_config_resources(node: "Node", call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    known = {TOPIC: sorted(node.metadata.topics), BROKER: [str(node.config.node_id)], BROKER_LOGGER: [str(node.config.node_id)], CLIENT_METRICS: [], GROUP: []}
+    known = {
+        TOPIC: sorted(node.metadata.topics),
+        BROKER: [str(node.config.node_id)],
+        BROKER_LOGGER: [str(node.config.node_id)],
+        CLIENT_METRICS: [],
+        GROUP: [],
+    }
     kinds = [CLIENT_METRICS] if call.version == 0 else request.resource_types or list(known)
     if any(kind not in known for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

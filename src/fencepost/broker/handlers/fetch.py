@@ -77,7 +77,6 @@ class _Attempt:
                 min(left, wanted.max_bytes),
                 upper_bound=upper,
                 at_least_one_batch=self.size == 0,
-                with_aborted=is_committed,
             )
         except KafkaError as error:
             self.is_final = True
@@ -89,8 +88,8 @@ class _Attempt:
         data.records = found.records
         if is_committed:
             data.aborted_transactions = [
-                _PartitionData.AbortedTransaction(producer_id=producer_id, first_offset=first)
-                for producer_id, first in found.aborted_transactions
+                _PartitionData.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in partition_log.aborted_transactions(wanted.fetch_offset, found.next_offset)
             ]
         return data
 

@@ -39,7 +39,11 @@ PARTITIONS_PER_PAGE_MAX = 2000
 def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse:
     host, port = node.advertised(call.connection.listener)
     response = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=node.config.node_id, host=host, port=port, rack=node.config.broker_rack or None)],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node.config.node_id, host=host, port=port, rack=node.config.broker_rack or None
+            )
+        ],
         cluster_id=node.cluster_id,
         controller_id=node.config.node_id,
     )
@@ -136,8 +140,13 @@ def describe_topic_partitions(
                 topic_authorized_operations=TOPIC_OPERATIONS,
                 partitions=[
                     partition_response(
-                        partition_index=index, leader_id=me[0], leader_epoch=epoch, replica_nodes=me, isr_nodes=me,
-                        eligible_leader_replicas=[], last_known_elr=[],
+                        partition_index=index,
+                        leader_id=me[0],
+                        leader_epoch=epoch,
+                        replica_nodes=me,
+                        isr_nodes=me,
+                        eligible_leader_replicas=[],
+                        last_known_elr=[],
                     )
                     for index in range(first, last)
                 ],

@@ -60,10 +60,10 @@ def _find(partition: Partition, timestamp: int, isolation_level: int, version: i
     last_readable = partition_log.last_stable_offset if is_committed else partition_log.high_watermark
     if timestamp == LATEST:
         result.offset = last_readable
-        result.leader_epoch = partition_log.latest_epoch()
+        result.leader_epoch = partition_log.epochs.latest
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = partition_log.log_start_offset
-        result.leader_epoch = partition_log.epoch_for_offset(result.offset)
+        result.leader_epoch = partition_log.epochs.epoch_of(result.offset)
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return
     else:
@@ -78,7 +78,9 @@ def _find(partition: Partition, timestamp: int, isolation_level: int, version: i
             result.leader_epoch = found.leader_epoch
 
 
-def offset_for_leader_epoch(node: "Node", call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    node: "Node", call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         results = []
@@ -91,7 +93,9 @@ def offset_for_leader_epoch(node: "Node", call: Call, request: OffsetForLeaderEp
                 result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
             except KafkaError as error:
                 result.error_code = error.code
-        response.topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+        response.topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=results)
+        )
     return response
 
 

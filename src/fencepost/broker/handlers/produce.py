@@ -10,7 +10,7 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import INTERNAL_TOPICS
-from fencepost.log import Origin
+from fencepost.log.producers import Origin
 from fencepost.promise import Promise
 from fencepost.wire.batch import HEADER_BYTES, read_header
 from fencepost.wire.catalog import ApiKey
@@ -66,7 +66,12 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
                 header = read_header(data.records)
                 node.events.emit(
                     DuplicateBatch(
-                        partition.topic, partition.index, header.producer_id, header.producer_epoch, header.base_sequence, appended.first_offset
+                        partition.topic,
+                        partition.index,
+                        header.producer_id,
+                        header.producer_epoch,
+                        header.base_sequence,
+                        appended.first_offset,
                     )
                 )
             if acks == ACKS_ALL and appended.last_offset >= partition.log.high_watermark:
@@ -123,7 +128,15 @@ def _tell_refusal(
         producer_id, producer_epoch, base_sequence = header.producer_id, header.producer_epoch, header.base_sequence
     node.events.emit(
         BatchRefused(
-            topic, data.index, error.code.name, error.message or "", producer_id, producer_epoch, base_sequence, call.client_host, call.client_id
+            topic,
+            data.index,
+            error.code.name,
+            error.message or "",
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            call.client_host,
+            call.client_id,
         )
     )
 

@@ -35,11 +35,15 @@ def create_acls(node: "Node", call: Call, request: CreateAclsRequest) -> CreateA
 
 
 def delete_acls(node: "Node", call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    result = DeleteAclsResponse.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    result = DeleteAclsResponse.DeleteAclsFilterResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+    )
     return DeleteAclsResponse(filter_results=[result for _ in request.filters])
 
 
-def describe_client_quotas(node: "Node", call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def describe_client_quotas(
+    node: "Node", call: Call, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 
@@ -50,7 +54,9 @@ def alter_client_quotas(node: "Node", call: Call, request: AlterClientQuotasRequ
             data(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
                 error_message="This broker has no quotas",
-                entity=[data.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity],
+                entity=[
+                    data.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity
+                ],
             )
             for entry in request.entries
         ]

@@ -45,7 +45,9 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Cre
             if wanted.name not in refused:
                 refused.add(wanted.name)
                 response.topics.append(
-                    _refused(wanted.name, KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
+                    _refused(
+                        wanted.name, KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+                    )
                 )
             continue
         try:
@@ -57,7 +59,12 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Cre
 
 def _refused(name: str, error: KafkaError) -> _CreateResult:
     return _CreateResult(
-        name=name, error_code=error.code, error_message=error.message, num_partitions=-1, replication_factor=-1, configs=None,
+        name=name,
+        error_code=error.code,
+        error_message=error.message,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=None,
         topic_config_error_code=ErrorCode.NONE,
     )
 
@@ -93,7 +100,9 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         )
         for name, setting in topic_settings().items()
     ]
-    return _CreateResult(name=wanted.name, topic_id=topic_id, num_partitions=partition_count, replication_factor=1, configs=configs)
+    return _CreateResult(
+        name=wanted.name, topic_id=topic_id, num_partitions=partition_count, replication_factor=1, configs=configs
+    )
 
 
 def _partition_count(node: "Node", wanted: _Creatable) -> int:
@@ -111,17 +120,17 @@ def _partition_count(node: "Node", wanted: _Creatable) -> int:
         for assignment in wanted.assignments:
             if assignment.broker_ids != [node.config.node_id]:
                 raise KafkaError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker is {node.config.node_id}, so every partition has that one replica"
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"The only broker is {node.config.node_id}, so every partition has that one replica",
                 )
         return len(indexes)
     if wanted.replication_factor < -1 or wanted.replication_factor == 0:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if wanted.num_partitions < -1 or wanted.num_partitions == 0:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-        )
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     replicas = node.config.default_replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
     if replicas > 1:
         raise KafkaError(
@@ -149,7 +158,9 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Del
             if name is not None:
                 topic = node.metadata.topics.get(name)
                 if topic is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                    )
             else:
                 topic = node.metadata.topics_by_id.get(topic_id)
                 if topic is None:
@@ -171,7 +182,9 @@ def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             topic = node.metadata.topics.get(wanted.name)
             if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                )
             _check_growth(node, topic.partition_count, wanted)
             if not request.validate_only:
                 node.add_partitions(wanted.name, wanted.count)
@@ -201,7 +214,8 @@ def _check_growth(node: "Node", current: int, wanted: CreatePartitionsRequest.Cr
         for assignment in wanted.assignments:
             if assignment.broker_ids != [node.config.node_id]:
                 raise KafkaError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker is {node.config.node_id}, so every partition has that one replica"
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"The only broker is {node.config.node_id}, so every partition has that one replica",
                 )
 
 
@@ -217,7 +231,9 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
             try:
                 partition = node.partition(topic.name, wanted.partition_index)
                 if topic.name in INTERNAL_TOPICS:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Records of an internal topic cannot be deleted")
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, "Records of an internal topic cannot be deleted"
+                    )
                 if not partition.log.config.is_deleted:
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
                 offset = partition.log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset

@@ -1,0 +1,107 @@
+"""What a broker does when nobody asks: retention, compaction, checkpoints, expiry of producers.
+
+Every job runs in slices of a bounded number of partitions, so that thousands of idle ones cost next to nothing and never
+hold up a request.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fencepost.broker.durability import PageCache
+from fencepost.broker.events import SegmentsDeleted
+from fencepost.broker.partition import Partition
+from fencepost.ports import Timer
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+PARTITIONS_PER_SLICE = 64
+SLICE_PAUSE_MS = 5
+
+
+class Housekeeping:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._timers: dict[str, Timer] = {}
+        self._is_stopped = False
+
+    def start(self) -> None:
+        config = self._node.config
+        self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
+        self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every("flush", config.log_flush_offset_checkpoint_interval_ms, self._flush_page_cache)
+        self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, None, after=self._write_checkpoints)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _every(
+        self,
+        name: str,
+        interval_ms: int,
+        visit: Callable[[Partition], None] | None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Visit every partition each interval, a slice at a time."""
+
+        def begin() -> None:
+            go_on(self._node.all_partitions() if visit is not None else iter(()))
+
+        def go_on(partitions: Iterator[Partition]) -> None:
+            if self._is_stopped:
+                return
+            for _ in range(PARTITIONS_PER_SLICE):
+                try:
+                    partition = next(partitions)
+                except StopIteration:
+                    if after is not None:
+                        after()
+                    self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
+                    return
+                except RuntimeError:
+                    # A topic came or went between two slices: the rest has its turn next time.
+                    self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
+                    return
+                if partition.failure is None and visit is not None:
+                    visit(partition)
+            self._timers[name] = self._node.scheduler.call_later(SLICE_PAUSE_MS, lambda: go_on(partitions))
+
+        self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
+
+    def _apply_retention(self, partition: Partition) -> None:
+        log = partition.log
+        now_ms = self._node.clock.wall_ms()
+        log.roll_if_needed(now_ms)
+        if not log.config.is_deleted:
+            return
+        deleted = log.apply_retention(now_ms)
+        if deleted:
+            self._node.events.emit(
+                SegmentsDeleted(partition.topic, partition.index, deleted, log.log_start_offset, "retention")
+            )
+
+    def _expire_producers(self, partition: Partition) -> None:
+        partition.log.producers.remove_expired(self._node.clock.wall_ms())
+
+    def _flush_page_cache(self, partition: Partition) -> None:
+        """Under flush=os nothing waits for a sync, but recovery after a crash should not have to start at zero."""
+        log = partition.log
+        log.flush_side_files()
+        if not isinstance(partition.durability, PageCache) or not log.is_dirty:
+            return
+        end = log.log_end_offset
+
+        def synced(error: OSError | None) -> None:
+            if error is not None:
+                self._node.storage_failed(error)
+            elif partition.failure is None:
+                log.mark_synced(end)
+
+        self._node.flusher.sync(log.dirty_files(), synced)
+
+    def _write_checkpoints(self) -> None:
+        if self._node.storage_failure is None:
+            self._node.storage.write_checkpoints(self._node.logs())

@@ -1,0 +1,87 @@
+"""How a coordinator writes to and loads from its internal topic: through the same partitions as everybody else."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fencepost.coordinators.context import Now
+from fencepost.coordinators.journal import JournalRecord
+from fencepost.coordinators.runtime import AppendOutcome, CoordinatorRuntime
+from fencepost.log.producers import Origin
+from fencepost.promise import Promise
+from fencepost.wire.batch import build_batch
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+# What one step of loading reads before others get their turn.
+LOAD_STEP_BYTES = 1_048_576
+
+
+def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
+    """What a coordinator runtime appends with; its promise is resolved when the records are durable."""
+
+    def append(
+        partition: int,
+        records: Sequence[JournalRecord],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+    ) -> Promise[AppendOutcome]:
+        now_ms = node.clock.wall_ms()
+        target = node.partition(topic, partition)
+        batch = build_batch(
+            [(now_ms, record.key, record.value, ()) for record in records],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=transactional,
+        )
+        appended = target.append(memoryview(batch), Origin.COORDINATOR, now_ms)
+        promise: Promise[AppendOutcome] = Promise()
+
+        def durable(error: KafkaError | None) -> None:
+            code = ErrorCode.NONE if error is None else error.code
+            promise.resolve(AppendOutcome(code, appended.last_offset))
+
+        target.when_durable(appended.last_offset, durable)
+        return promise
+
+    return append
+
+
+class Loader:
+    """Replays an internal topic into its coordinator in steps, so that a long log does not hold up everything else."""
+
+    def __init__(self, node: "Node", topic: str, runtime: "CoordinatorRuntime[Any, Any]") -> None:
+        self._node = node
+        self._topic = topic
+        self._runtime = runtime
+        self._waiting: list[tuple[int, int]] = []
+
+    def load_all(self) -> None:
+        for partition in self._node.partitions[self._topic]:
+            self._runtime.start_loading(partition.index)
+            if partition.log.log_end_offset == partition.log.log_start_offset:
+                self._finish(partition.index)
+            else:
+                self._waiting.append((partition.index, partition.log.log_start_offset))
+        if self._waiting:
+            self._node.scheduler.call_soon(self._step)
+
+    def _step(self) -> None:
+        index, offset = self._waiting.pop()
+        log = self._node.partition(self._topic, index).log
+        found = log.read(offset, LOAD_STEP_BYTES, upper_bound=log.log_end_offset)
+        if found.records:
+            self._runtime.replay(index, found.records)
+        if found.records and found.next_offset < log.log_end_offset:
+            self._waiting.append((index, found.next_offset))
+        else:
+            self._finish(index)
+        if self._waiting:
+            self._node.scheduler.call_soon(self._step)
+
+    def _finish(self, index: int) -> None:
+        clock = self._node.clock
+        self._runtime.finish_loading(index, Now(clock.monotonic_ms(), clock.wall_ms()))

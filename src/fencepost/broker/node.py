@@ -1,0 +1,278 @@
+"""One broker, wired together from its parts over the ports it is given; no sockets, no clock of its own.
+
+The shell (or the simulation) makes a Node, calls `start`, hands it connections and requests, and calls `stop`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fencepost.broker import handlers
+from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
+from fencepost.broker.connection import Connection
+from fencepost.broker.dispatch import Dispatcher
+from fencepost.broker.durability import GroupCommit, PageCache
+from fencepost.broker.events import BrokerStarted, BrokerStopped, EventFeed, StorageFailed, TopicCreated, TopicDeleted
+from fencepost.broker.fetch_sessions import FetchSessions
+from fencepost.broker.groups import Groups
+from fencepost.broker.housekeeping import Housekeeping
+from fencepost.broker.partition import Durability, Partition
+from fencepost.broker.storage import Storage
+from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
+from fencepost.config import BrokerConfig, TopicConfig, broker_config, topic_config
+from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.ports import Buffer, Clock, Disk, Flusher, Randomness, Scheduler
+from fencepost.settings import LONG_MAX
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    clock: Clock
+    scheduler: Scheduler
+    disk: Disk
+    flusher: Flusher
+    randomness: Randomness
+
+
+class Node:
+    def __init__(self, ports: Ports, data_directory: str, start_settings: Mapping[str, str]) -> None:
+        self.clock = ports.clock
+        self.scheduler = ports.scheduler
+        self.randomness = ports.randomness
+        self.disk = ports.disk
+        self.flusher = ports.flusher
+        self.data_directory = data_directory
+        self.start_settings = dict(start_settings)
+        self.config: BrokerConfig = broker_config(self.start_settings)
+        self.events = EventFeed()
+        self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness)
+        limits = LogLimits(
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            decompressed_batch_max_bytes=self.config.decompressed_batch_max_bytes,
+        )
+        self.storage = Storage(ports.disk, data_directory, limits)
+        self.storage_failure: OSError | None = None
+        self.group_commit = GroupCommit(ports.flusher, ports.scheduler, self.storage_failed)
+        self.page_cache = PageCache()
+        self.partitions: dict[str, list[Partition]] = {}
+        self._partitions_by_id: dict[bytes, list[Partition]] = {}
+        self.partition_total = 0
+        self.cluster_id = ""
+        self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
+        self.parked_requests = 0
+        self.groups = Groups(self)
+        self.housekeeping = Housekeeping(self)
+        self._dispatcher = Dispatcher(self, handlers.all_handlers())
+        self._endpoints: dict[str, tuple[str, int]] = {}
+        self._connections = 0
+
+    # Life
+
+    def start(self) -> None:
+        """Open every log and load the coordinators; a restart after a crash recovers here."""
+        properties = self.storage.start(self.config.node_id, self.randomness)
+        self.cluster_id = properties.cluster_id
+        self.metadata.load()
+        self._apply_broker_overrides()
+        self.storage.set_strays_aside(self.metadata.topics)
+        for topic in self.metadata.topics.values():
+            self._open_topic(topic)
+        self.groups.start()
+        self.housekeeping.start()
+        self.events.emit(
+            BrokerStarted(
+                self.config.node_id,
+                self.metadata.incarnation,
+                len(self.metadata.topics),
+                self.partition_total,
+                self.storage.was_clean,
+            )
+        )
+
+    def stop(self) -> None:
+        """Close every log so that the next start needs no recovery."""
+        self.housekeeping.stop()
+        self.groups.stop()
+        self.storage.close(self.logs(), self.clock.wall_ms())
+        self.metadata.close()
+        self.events.emit(BrokerStopped(self.config.node_id))
+
+    # Connections
+
+    def connect(
+        self, peer_host: str, listener: str, write: Callable[[list[Buffer]], None], close: Callable[[str], None]
+    ) -> Connection:
+        self._connections += 1
+        return Connection(
+            self._connections, peer_host, listener, self.scheduler, write, close, self.config.pipelined_requests_max
+        )
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        self._dispatcher.handle(connection, frame)
+
+    @property
+    def calls(self) -> Mapping[int, int]:
+        """Requests handled, by API key."""
+        return self._dispatcher.calls
+
+    def set_endpoint(self, listener: str, host: str, port: int) -> None:
+        """Which address clients of a listener are told."""
+        self._endpoints[listener] = (host, port)
+
+    def advertised(self, listener: str) -> tuple[str, int]:
+        return self._endpoints[listener]
+
+    def may_park(self) -> bool:
+        """Whether one more request may wait; otherwise it is answered with what there is."""
+        return self.parked_requests < self.config.parked_requests_max
+
+    # Partitions
+
+    def partition(self, topic: str, index: int) -> Partition:
+        partitions = self.partitions.get(topic)
+        if partitions is None or not 0 <= index < len(partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partitions[index]
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        partitions = self._partitions_by_id.get(topic_id)
+        if partitions is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not 0 <= index < len(partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partitions[index]
+
+    def all_partitions(self) -> Iterator[Partition]:
+        for partitions in self.partitions.values():
+            yield from partitions
+
+    def logs(self) -> Iterator[PartitionLog]:
+        return (partition.log for partition in self.all_partitions())
+
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        partition.log.delete_records_before(offset)
+        self.storage.write_checkpoints(self.logs())
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partition_count: int, overrides: dict[str, str], *, automatically: bool = False
+    ) -> Topic:
+        """Make a topic that has passed all checks."""
+        topic = self.metadata.create_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
+        self._create_partitions(topic, 0)
+        self.events.emit(TopicCreated(name, partition_count, automatically))
+        return topic
+
+    def create_topic_automatically(self, name: str) -> Topic:
+        if name in INTERNAL_TOPICS:
+            return self.create_internal_topic(name)
+        check_topic_name(name)
+        if colliding_name(name, self.metadata.topics) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        self.check_room_for(self.config.num_partitions)
+        return self.create_topic(name, self.config.num_partitions, {}, automatically=True)
+
+    def create_internal_topic(self, name: str) -> Topic:
+        """Internal topics on one node have one replica without being asked."""
+        if name != OFFSETS_TOPIC:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.config.offsets_topic_segment_bytes),
+        }
+        topic = self.create_topic(name, self.config.offsets_topic_num_partitions, overrides, automatically=True)
+        self.groups.topic_created()
+        return topic
+
+    def add_partitions(self, name: str, partition_count: int) -> None:
+        first = self.metadata.topics[name].partition_count
+        self.metadata.set_partition_count(name, partition_count)
+        self._create_partitions(self.metadata.topics[name], first)
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.metadata.topics[name]
+        self.metadata.delete_topic(name)
+        partitions = self.partitions.pop(name)
+        del self._partitions_by_id[topic.topic_id]
+        self.partition_total -= len(partitions)
+        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition in partitions:
+            partition.fail(gone)
+            path = self.storage.delete_log(partition.log)
+            self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
+        self.groups.topic_deleted(name)
+        self.events.emit(TopicDeleted(name))
+
+    def check_room_for(self, partition_count: int) -> None:
+        if self.partition_total + partition_count > self.config.max_partitions_per_broker:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partition_count} more partitions would exceed max.partitions.per.broker={self.config.max_partitions_per_broker}",
+            )
+
+    def set_topic_overrides(self, name: str, overrides: dict[str, str]) -> None:
+        self.metadata.set_topic_overrides(name, overrides)
+        self._apply_topic_config(self.metadata.topics[name])
+
+    def set_broker_overrides(self, overrides: dict[str, str], *, of_all_brokers: bool) -> None:
+        if of_all_brokers:
+            self.metadata.set_cluster_overrides(overrides)
+        else:
+            self.metadata.set_broker_overrides(overrides)
+        self._apply_broker_overrides()
+        for topic in self.metadata.topics.values():
+            self._apply_topic_config(topic)
+
+    def disk_space(self) -> tuple[int, int]:
+        """Bytes in all and still free where the data lies."""
+        return self.disk.total_bytes(self.data_directory), self.disk.free_bytes(self.data_directory)
+
+    # Inside
+
+    def _apply_broker_overrides(self) -> None:
+        texts = {**self.start_settings, **self.metadata.cluster_overrides, **self.metadata.broker_overrides}
+        self.config = broker_config(texts)
+
+    def _apply_topic_config(self, topic: Topic) -> None:
+        config = topic_config(topic.overrides, self.config)
+        for partition in self.partitions[topic.name]:
+            partition.log.update_config(config)
+            partition.durability = self._durability_for(config)
+
+    def _durability_for(self, config: TopicConfig) -> Durability:
+        # A topic that asks for a sync every so many records gets one before every acknowledgement.
+        is_group = self.config.flush == "group" or config.flush_messages != LONG_MAX
+        return self.group_commit if is_group else self.page_cache
+
+    def _open_topic(self, topic: Topic) -> None:
+        config = topic_config(topic.overrides, self.config)
+        now_ms = self.clock.wall_ms()
+        logs = [self.storage.open_log(topic, index, config, now_ms) for index in range(topic.partition_count)]
+        self._register(topic, logs, config)
+
+    def _create_partitions(self, topic: Topic, first: int) -> None:
+        config = topic_config(topic.overrides, self.config)
+        now_ms = self.clock.wall_ms()
+        logs = [self.storage.create_log(topic, index, config, now_ms) for index in range(first, topic.partition_count)]
+        self._register(topic, logs, config)
+
+    def _register(self, topic: Topic, logs: list[PartitionLog], config: TopicConfig) -> None:
+        leader_epoch = self.metadata.leader_epoch(topic)
+        durability = self._durability_for(config)
+        partitions = self.partitions.setdefault(topic.name, [])
+        partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
+        self._partitions_by_id[topic.topic_id] = partitions
+        self.partition_total += len(logs)
+
+    def storage_failed(self, error: OSError) -> None:
+        """The log directory cannot be trusted any more: refuse everything rather than acknowledge what may be lost."""
+        if self.storage_failure is not None:
+            return
+        self.storage_failure = error
+        self.events.emit(StorageFailed(self.data_directory, str(error)))
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory failed: {error}")
+        for partition in self.all_partitions():
+            partition.log.mark_failed(error)
+            partition.fail(failure)

@@ -1,0 +1,139 @@
+"""The logs of one data directory: opening, checkpointing, deleting and closing them.
+
+Owns the directory's side files (who it belongs to, how far each log was synced, whether the last stop was clean). What is
+in a log is the log's business; which topics there are is `ClusterMetadata`'s.
+"""
+
+from collections.abc import Iterable
+
+from fencepost.broker.cluster_metadata import Topic
+from fencepost.config import TopicConfig
+from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.side_files import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    MetaProperties,
+    encode_uuid,
+    parse_partition_directory_name,
+    partition_directory_name,
+    read_meta_properties,
+    read_offset_checkpoint,
+    read_partition_metadata,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offset_checkpoint,
+)
+from fencepost.ports import Disk, Randomness
+
+DELETED_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+
+
+class WrongDirectory(Exception):
+    """A data directory that belongs to another broker."""
+
+
+class Storage:
+    def __init__(self, disk: Disk, directory: str, limits: LogLimits) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.limits = limits
+        self.was_clean = False
+        self._recovery_points: dict[tuple[str, int], int] = {}
+        self._log_starts: dict[tuple[str, int], int] = {}
+
+    def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
+        """Claim the directory and read its checkpoints."""
+        self.disk.make_directory(self.directory)
+        properties = read_meta_properties(self.disk, self.directory)
+        if properties is None:
+            properties = MetaProperties(
+                encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
+            )
+            write_meta_properties(self.disk, self.directory, properties)
+        elif properties.node_id != node_id:
+            raise WrongDirectory(
+                f"{self.directory} belongs to node.id={properties.node_id}, not {node_id}: set node.id or use another directory"
+            )
+        self.was_clean = take_clean_shutdown(self.disk, self.directory)
+        self._recovery_points = read_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = read_offset_checkpoint(self.disk, self.directory, LOG_START_OFFSET_CHECKPOINT)
+        return properties
+
+    def set_strays_aside(self, topics: dict[str, Topic]) -> None:
+        """Finish deletions that a crash cut short; never delete a log nobody asked to delete."""
+        for name in self.disk.list(self.directory):
+            path = f"{self.directory}/{name}"
+            if name.endswith(DELETED_SUFFIX):
+                self.disk.remove_tree(path)
+                continue
+            parsed = parse_partition_directory_name(name)
+            if parsed is None:
+                continue
+            topic = topics.get(parsed[0])
+            if topic is None or parsed[1] >= topic.partition_count:
+                self.disk.rename(path, f"{path}{STRAY_SUFFIX}")
+
+    def open_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
+        key = (topic.name, index)
+        path = f"{self.directory}/{partition_directory_name(*key)}"
+        return PartitionLog.open(
+            self.disk,
+            path,
+            topic.name,
+            index,
+            topic.topic_id,
+            config,
+            now_ms,
+            clean=self.was_clean,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            limits=self.limits,
+        )
+
+    def create_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
+        """A new partition's log. What a topic of the same name left behind is set aside."""
+        path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
+        if self.disk.exists(path) and read_partition_metadata(self.disk, path) != topic.topic_id:
+            self.disk.rename(path, f"{path}.{topic.topic_id.hex()}{STRAY_SUFFIX}")
+        self._recovery_points.pop((topic.name, index), None)
+        self._log_starts.pop((topic.name, index), None)
+        return self.open_log(topic, index, config, now_ms)
+
+    def delete_log(self, log: PartitionLog) -> str:
+        """Take a log out of the directory at once; the path whose tree is then to be removed."""
+        path = f"{log.directory}.{log.topic_id.hex()}{DELETED_SUFFIX}"
+        for segment in log.segments:
+            segment.close()
+        self.disk.rename(log.directory, path)
+        return path
+
+    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
+        recovery_points, log_starts, high_watermarks = {}, {}, {}
+        for log in logs:
+            key = (log.topic, log.partition)
+            recovery_points[key] = log.synced_offset
+            high_watermarks[key] = log.high_watermark
+            if log.log_start_offset > log.segments[0].base_offset:
+                log_starts[key] = log.log_start_offset
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, log_starts),
+            (REPLICATION_OFFSET_CHECKPOINT, high_watermarks),
+        ):
+            write_offset_checkpoint(self.disk, self.directory, name, offsets)
+
+    def close(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
+        """Leave nothing to recover."""
+        logs = list(logs)
+        is_whole = True
+        for log in logs:
+            if log.failure is None:
+                log.close(now_ms)
+            else:
+                is_whole = False
+        self.write_checkpoints(logs)
+        if is_whole:
+            write_clean_shutdown(self.disk, self.directory)

@@ -1,0 +1,137 @@
+"""An embedded broker for tests and small programs: real, on a free port, in a thread of its own.
+
+with Broker(topics={"purchases": 3}) as broker:
+    producer = SomeKafkaClient(bootstrap_servers=broker.bootstrap_servers)
+"""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import uvloop
+
+from fencepost.shell.running_broker import RunningBroker
+
+# A test has no second member to wait for.
+EMBEDDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+class Broker:
+    def __init__(
+        self,
+        *,
+        topics: Mapping[str, int] | None = None,
+        data: str | Path | None = None,
+        listen: str = "127.0.0.1:0",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`topics` are made at the first start, name to number of partitions. Without `data` a temporary directory is
+        used and removed in the end. `settings` are the broker's, by Kafka's names."""
+        self._topics = dict(topics or {})
+        self._own_directory = data is None
+        self.data = Path(tempfile.mkdtemp(prefix="fencepost-")) if data is None else Path(data)
+        self._listen = listen
+        self._settings = {**EMBEDDED_SETTINGS, **(settings or {})}
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: RunningBroker | None = None
+        self.host, self.port = "", 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def start(self) -> Self:
+        """Start and return once it accepts. A restart keeps the port."""
+        if self._running is not None:
+            return self
+        loop = uvloop.new_event_loop()
+        running = RunningBroker(self.data, self._settings)
+        thread = threading.Thread(target=self._run_loop, args=(loop,), name="fencepost", daemon=True)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(running.start([self._listen]), loop).result()
+        except BaseException:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            raise
+        self._loop, self._thread, self._running = loop, thread, running
+        self.host, self.port = running.addresses[0]
+        self._listen = f"{self.host}:{self.port}"
+        for name, partitions in self._topics.items():
+            self.create_topic(name, partitions)
+        self._topics = {}
+        return self
+
+    def stop(self) -> None:
+        """Shut down cleanly."""
+        self._end(lambda running: running.stop())
+
+    def kill(self) -> None:
+        """Vanish as with kill -9: connections break, nothing more is written."""
+        self._end(lambda running: running.abort())
+
+    def restart(self) -> Self:
+        """Start again on the same port and data, after `kill` or, if it still runs, after a clean stop."""
+        self.stop()
+        return self.start()
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic; one that exists already is left as it is."""
+
+        def create(running: RunningBroker) -> None:
+            if name not in running.node.metadata.topics:
+                running.node.create_topic(name, partitions, dict(config or {}))
+
+        self._call(create)
+
+    def events(self) -> list[object]:
+        """The latest events of the feed, oldest first."""
+        return self._call(lambda running: list(running.node.events.recent))
+
+    def close(self) -> None:
+        self.stop()
+        if self._own_directory:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, function: Callable[[RunningBroker], Any]) -> Any:
+        assert self._loop is not None and self._running is not None, "the broker does not run"
+        running = self._running
+
+        async def call() -> Any:
+            return function(running)
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+    def _end(self, end: Callable[[RunningBroker], Any]) -> None:
+        if self._running is None or self._loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(end(self._running), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._running = self._loop = self._thread = None
+
+    @staticmethod
+    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()

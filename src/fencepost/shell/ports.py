@@ -1,0 +1,30 @@
+"""The real clock, timers and randomness, on an asyncio loop."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from fencepost.ports import Timer
+
+
+class RealClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class RealScheduler:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.call_soon: Callable[[Callable[[], None]], object] = loop.call_soon
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class RealRandomness:
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)

@@ -1,0 +1,194 @@
+"""A node on the real machine: its data directory locked, its listeners open, on the running event loop."""
+
+import asyncio
+import errno
+import fcntl
+import gc
+import os
+import resource
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from fencepost.broker.node import Node, Ports
+from fencepost.broker.storage import WrongDirectory
+from fencepost.log.side_files import CorruptSideFile
+from fencepost.shell.disk import RealDisk
+from fencepost.shell.flusher import ThreadedFlusher
+from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
+from fencepost.shell.server import Connections, listen
+
+DEFAULT_LISTENER = "PLAINTEXT"
+LOCK_NAME = ".lock"
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class CannotStart(Exception):
+    """Why this broker cannot run here; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    name: str
+    host: str
+    port: int
+
+
+def parse_listeners(texts: Sequence[str]) -> list[Listener]:
+    """[NAME://]HOST:PORT each; unnamed ones are told apart by their place."""
+    listeners = []
+    for index, text in enumerate(texts):
+        name, _, address = text.rpartition("://")
+        host, _, port = address.rpartition(":")
+        default = DEFAULT_LISTENER if index == 0 else f"{DEFAULT_LISTENER}{index + 1}"
+        listeners.append(Listener(name or default, host.strip("[]"), int(port)))
+    return listeners
+
+
+class RunningBroker:
+    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+        self._data = data.absolute()
+        self._settings = settings
+        self._lock: IO[str] | None = None
+        self._servers: list[asyncio.Server] = []
+        self.on_events: Callable[[object], None] | None = None
+        """Hears every event from the first on."""
+        self.node: Node
+        self.addresses: list[tuple[str, int]] = []
+        """Where it really listens, in the order of the listeners."""
+
+    async def start(self, listen_texts: Sequence[str], advertise_texts: Sequence[str] = ()) -> None:
+        loop = asyncio.get_running_loop()
+        self._lock = _lock_directory(self._data)
+        # Whatever sits on the ports is found out before anything in the directory is touched.
+        listeners = parse_listeners(listen_texts)
+        advertised = _match_advertised(listeners, parse_listeners(advertise_texts), advertise_texts)
+        reserved = [_reserve(listener) for listener in listeners]
+        scheduler = RealScheduler(loop)
+        disk = RealDisk(_open_files_max(int(self._settings.get("open.files.max", "0"))))
+        self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
+        ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
+        self.node = Node(ports, str(self._data), self._settings)
+        if self.on_events is not None:
+            self.node.events.subscribe(self.on_events)
+        try:
+            self.node.start()
+        except (WrongDirectory, CorruptSideFile) as error:
+            raise CannotStart(str(error)) from None
+        except OSError as error:
+            raise CannotStart(f"cannot use the data directory {self._data}: {error.strerror or error}") from None
+        self.connections = Connections(self.node, loop)
+        self.connections.start()
+        for listener, bound in zip(listeners, reserved, strict=True):
+            port = bound.getsockname()[1]
+            host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
+            self.node.set_endpoint(listener.name, host, advertised_port or port)
+            self._servers.append(await listen(self.connections, listener.name, bound))
+            self.addresses.append((listener.host, port))
+        # What is alive now stays alive: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    async def stop(self) -> None:
+        """Answer no more, write everything, leave nothing to recover."""
+        await self._disconnect()
+        self._flusher.close()
+        self.node.stop()
+        self._unlock()
+
+    async def abort(self) -> None:
+        """Vanish as a killed process does: nothing is written, nothing is answered."""
+        self.node.housekeeping.stop()
+        self.node.groups.stop()
+        for server in self._servers:
+            server.close()
+        self.connections.abort_all()
+        self._flusher.close()
+        self._unlock()
+
+    async def _disconnect(self) -> None:
+        for server in self._servers:
+            server.close()
+        self.connections.close_all()
+        await asyncio.sleep(0)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _lock_directory(data: Path) -> IO[str]:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        lock = open(data / LOCK_NAME, "w")
+    except OSError as error:
+        raise CannotStart(
+            f"cannot use the data directory {data}: {error.strerror}; give --data a writable directory"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise CannotStart(
+            f"the data directory {data} is in use by another broker; stop that one or give --data another directory"
+        ) from None
+    return lock
+
+
+def _reserve(listener: Listener) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise CannotStart(f"cannot listen on {listener.host}:{listener.port}: {error.strerror}") from None
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        hint = (
+            "; another process has that port, choose another with --listen" if error.errno == errno.EADDRINUSE else ""
+        )
+        raise CannotStart(
+            f"cannot listen on {listener.host}:{listener.port}: {os.strerror(error.errno or 0)}{hint}"
+        ) from None
+    return bound
+
+
+def _match_advertised(
+    listeners: Sequence[Listener], advertised: Sequence[Listener], texts: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    """Advertised addresses by listener name; those given without a name go by their order."""
+    if len(advertised) > len(listeners):
+        raise CannotStart(f"{len(advertised)} advertised addresses for {len(listeners)} listeners")
+    matched = {}
+    for place, (address, text) in enumerate(zip(advertised, texts, strict=True)):
+        name = address.name if "://" in text else listeners[place].name
+        if all(listener.name != name for listener in listeners):
+            raise CannotStart(
+                f"--advertise {text} names a listener that does not exist; listeners are {', '.join(one.name for one in listeners)}"
+            )
+        matched[name] = (address.host, address.port)
+    return matched
+
+
+def _reachable(host: str) -> str:
+    return socket.getfqdn() if host in ANY_ADDRESS else host
+
+
+def _open_files_max(configured: int) -> int:
+    """Raise the process's limit as far as it may go; three quarters of it are the log's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (OSError, ValueError):
+            pass
+    return configured or max(64, soft * 3 // 4)

@@ -1,0 +1,54 @@
+"""`fencepost serve`: one broker in the foreground until SIGTERM or SIGINT."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+
+from fencepost.shell.event_log import EventLog
+from fencepost.shell.running_broker import CannotStart, RunningBroker
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    data: Path
+    listen: Sequence[str]
+    advertise: Sequence[str] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    metrics: str | None = None
+
+
+def serve(options: ServeOptions) -> int:
+    """Run until a signal says stop; the exit status."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(options))
+        except CannotStart as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+async def _serve(options: ServeOptions) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = RunningBroker(options.data, options.settings)
+    broker.on_events = EventLog(sys.stderr).write
+    await broker.start(options.listen, options.advertise)
+    metrics = None
+    if options.metrics is not None:
+        from fencepost.shell.metrics import serve_metrics
+
+        metrics = await serve_metrics(broker, options.metrics)
+    for host, port in broker.addresses:
+        print(f"fencepost listening on {host}:{port}", flush=True)
+    await stop.wait()
+    if metrics is not None:
+        metrics.close()
+    await broker.stop()

@@ -1,0 +1,280 @@
+"""Sockets: bytes in, frames to the node, answers out. The only place that touches the network on the server side.
+
+Receives into one buffer per connection that grows only for a frame in progress. Reading stops while the connection is
+muted or has too many unanswered requests; a reader that leaves its answers unread is cut off.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from typing import cast
+
+from fencepost.broker.connection import Connection
+from fencepost.broker.events import ConnectionClosed, ConnectionRefused
+from fencepost.broker.node import Node
+
+RECEIVE_BUFFER_BYTES = 65_536
+SWEEP_INTERVAL_SECONDS = 1.0
+LISTEN_BACKLOG = 1024
+
+
+class Connections:
+    """Who is connected, and how much memory requests in arrival take; the limits on both."""
+
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self.node = node
+        self.loop = loop
+        self.open: dict["BrokerProtocol", None] = {}
+        self.by_host: Counter[str] = Counter()
+        self.receiving_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self.loop.call_later(SWEEP_INTERVAL_SECONDS, self._sweep)
+
+    def close_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for protocol in list(self.open):
+            protocol.close("the broker stops")
+
+    def abort_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for protocol in list(self.open):
+            protocol.abort()
+
+    def refusal(self, host: str) -> str | None:
+        config = self.node.config
+        if len(self.open) >= config.max_connections:
+            return f"max.connections={config.max_connections} reached"
+        if self.by_host[host] >= config.max_connections_per_ip:
+            return f"max.connections.per.ip={config.max_connections_per_ip} reached"
+        return None
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for protocol in list(self.open):
+            protocol.check_deadlines(now)
+        self._timer = self.loop.call_later(SWEEP_INTERVAL_SECONDS, self._sweep)
+
+
+class BrokerProtocol(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_buffer",
+        "_connection",
+        "_connections",
+        "_end",
+        "_frame_since",
+        "_host",
+        "_is_paused",
+        "_last_activity",
+        "_listener",
+        "_loop",
+        "_node",
+        "_start",
+        "_stalled_since",
+        "_transport",
+        "_unread_bytes",
+        "_view",
+    )
+
+    def __init__(self, connections: Connections, listener: str) -> None:
+        self._connections = connections
+        self._node = connections.node
+        self._loop = connections.loop
+        self._listener = listener
+        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._is_paused = False
+        self._frame_since: float | None = None
+        self._stalled_since: float | None = None
+        self._unread_bytes = 0
+        self._last_activity = self._loop.time()
+        self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
+        self._host = ""
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._host = peer[0] if isinstance(peer, tuple) else "local"
+        reason = self._connections.refusal(self._host)
+        if reason is not None:
+            self._node.events.emit(ConnectionRefused(self._host, reason))
+            transport.abort()
+            return
+        self._connections.open[self] = None
+        self._connections.by_host[self._host] += 1
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        transport.set_write_buffer_limits(high=self._node.config.response_buffer_max_bytes)
+        self._connection = self._node.connect(self._host, self._listener, transport.writelines, self.close)
+        self._connection.on_ready = self._process
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._connection is None:
+            return
+        self._connections.open.pop(self, None)
+        self._connections.by_host[self._host] -= 1
+        if not self._connections.by_host[self._host]:
+            del self._connections.by_host[self._host]
+        self._connections.receiving_bytes -= len(self._buffer) - RECEIVE_BUFFER_BYTES
+        self._connection.closed()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._end == len(self._buffer):
+            self._make_room()
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+        self._last_activity = self._loop.time()
+        self._process()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self._loop.time()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = None
+        self._process()
+
+    # Frames
+
+    def _process(self) -> None:
+        """Hand over every whole request that may start now, then write what can be answered."""
+        connection = self._connection
+        transport = self._transport
+        if connection is None or connection.is_closed or transport is None or transport.is_closing():
+            return
+        node = self._node
+        view = self._view
+        start, end = self._start, self._end
+        while connection.is_ready and self._stalled_since is None:
+            if end - start < 4:
+                break
+            size = view[start] << 24 | view[start + 1] << 16 | view[start + 2] << 8 | view[start + 3]
+            if size > node.config.socket_request_max_bytes:
+                self.close(f"request of {size} bytes is over socket.request.max.bytes")
+                return
+            stop = start + 4 + size
+            if stop > end:
+                break
+            node.handle(connection, view[start + 4 : stop])
+            start = stop
+            if connection.is_closed or transport.is_closing():
+                return
+            if not connection.is_ready:
+                connection.flush()
+        connection.flush()
+        if start == end:
+            start = end = 0
+            self._frame_since = None
+        elif connection.is_ready:
+            if self._frame_since is None:
+                self._frame_since = self._loop.time()
+        else:
+            # Whole requests wait for their turn here: that is not the client being slow.
+            self._frame_since = None
+        self._start, self._end = start, end
+        if connection.is_ready and self._stalled_since is None:
+            self._resume_reading()
+        else:
+            self._pause_reading()
+
+    def _make_room(self) -> None:
+        """Move what has arrived to the front; grow to the size of the frame in progress if it does not fit."""
+        held = self._end - self._start
+        needed = len(self._buffer)
+        if held >= 4:
+            size = int.from_bytes(self._view[self._start : self._start + 4], "big")
+            needed = max(needed, min(size, self._node.config.socket_request_max_bytes) + 4)
+        if needed > len(self._buffer) or held == len(self._buffer):
+            needed = max(needed, min(len(self._buffer) * 2, held * 2)) if held == len(self._buffer) else needed
+            extra = needed - len(self._buffer)
+            if self._connections.receiving_bytes + extra > self._node.config.receive_buffers_max_bytes:
+                self.close("receive.buffers.max.bytes reached")
+                needed = len(self._buffer) + 1
+                extra = 1
+            self._connections.receiving_bytes += extra
+            grown = bytearray(needed)
+            grown[:held] = self._view[self._start : self._end]
+            self._buffer = grown
+            self._view = memoryview(grown)
+        else:
+            self._view[:held] = bytes(self._view[self._start : self._end])
+        self._start, self._end = 0, held
+
+    def _pause_reading(self) -> None:
+        if not self._is_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # Ends
+
+    def close(self, reason: str) -> None:
+        connection = self._connection
+        if self._transport is None or self._transport.is_closing():
+            return
+        if connection is not None:
+            connection.flush()
+            self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
+            connection.is_closed = True
+        # What was already answered still goes out, but nobody waits for it for long.
+        self._transport.close()
+        transport = self._transport
+        self._loop.call_later(5, transport.abort)
+
+    def check_deadlines(self, now: float) -> None:
+        config = self._node.config
+        if self._stalled_since is not None and self._transport is not None:
+            unread_bytes = self._transport.get_write_buffer_size()
+            if unread_bytes < self._unread_bytes:
+                # Slow, but reading.
+                self._stalled_since = now
+            elif (now - self._stalled_since) * 1000 > config.response_stall_timeout_ms:
+                self._abort("answers were not read for response.stall.timeout.ms")
+            self._unread_bytes = unread_bytes
+        elif self._frame_since is not None:
+            if (now - self._frame_since) * 1000 > config.request_frame_timeout_ms:
+                self._abort("a request did not arrive whole within request.frame.timeout.ms")
+        elif (
+            config.connections_max_idle_ms >= 0
+            and (now - self._last_activity) * 1000 > config.connections_max_idle_ms
+            and self._connection is not None
+            and self._connection.is_idle
+        ):
+            self.close("idle for connections.max.idle.ms")
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _abort(self, reason: str) -> None:
+        connection = self._connection
+        if connection is not None and self._transport is not None:
+            self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
+            self._transport.abort()
+
+
+async def listen(connections: Connections, name: str, bound: socket.socket) -> asyncio.Server:
+    """Accept connections of one listener on a socket that is bound already."""
+    return await connections.loop.create_server(
+        lambda: BrokerProtocol(connections, name), sock=bound, backlog=LISTEN_BACKLOG
+    )
