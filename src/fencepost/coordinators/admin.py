@@ -27,7 +27,7 @@ from fencepost.wire.messages import (
 )
 
 GROUP_ID_NOT_FOUND_VERSION = 6
-CLASSIC_GROUP_TYPE = "Classic"
+CLASSIC_GROUP_TYPE = "classic"
 # Read, delete, describe, describe configs and alter configs: what may be done to a group where nobody is refused.
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
@@ -69,7 +69,7 @@ class GroupAdmin:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
-        if types and CLASSIC_GROUP_TYPE.lower() not in types:
+        if types and CLASSIC_GROUP_TYPE not in types:
             return ListGroupsResponse()
         listed = [
             Listed(

@@ -17,7 +17,7 @@ from fencepost.coordinators.group import GroupState
 from fencepost.coordinators.join import Joins
 from fencepost.coordinators.membership import Membership
 from fencepost.coordinators.placement import partition_for_key
-from fencepost.coordinators.rebalance import GroupRuntime, Rebalance
+from fencepost.coordinators.rebalance import GroupRuntime, Rebalance, refused_join
 from fencepost.coordinators.runtime import Append, CoordinatorRuntime
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
@@ -108,7 +108,7 @@ class GroupCoordinator:
         except KafkaError as refusal:
             is_request_bad = refusal.code in (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
             member_id = request.member_id if is_request_bad else ""
-            joined = Promise.resolved(JoinGroupResponse(member_id=member_id, error_code=refusal.code))
+            joined = Promise.resolved(refused_join(refusal.code, member_id))
 
         def answer(response: JoinGroupResponse) -> None:
             if version < NULLABLE_PROTOCOL_NAME_VERSION and response.protocol_name is None:

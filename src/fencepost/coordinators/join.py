@@ -18,7 +18,7 @@ from fencepost.coordinators.group import (
     distinct_protocols,
 )
 from fencepost.coordinators.journal import GroupEntry
-from fencepost.coordinators.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalance, session_key
+from fencepost.coordinators.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalance, refused_join, session_key
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_members
@@ -52,7 +52,7 @@ class _Join:
         return self.request.reason or "not provided"
 
     def refuse(self, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        self.reply.resolve(JoinGroupResponse(member_id=member_id, error_code=error))
+        self.reply.resolve(refused_join(error, member_id))
 
 
 class Joins:
@@ -177,7 +177,7 @@ class Joins:
             group.check_member(member_id, instance_id)
         except KafkaError as error:
             self._note_fencing(group, join, error)
-            join.reply.resolve(JoinGroupResponse(member_id=member_id, error_code=error.code, protocol_name=None))
+            join.refuse(error.code, member_id)
             return
         member = group.members[member_id]
         is_unchanged = member.protocols == join.protocols
@@ -240,7 +240,7 @@ class Joins:
         self._rebalance.timers.cancel(session_key(group, old_id))
         self._rebalance.restart_session(group, member, now)
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self._rebalance.answer_join(old, JoinGroupResponse(member_id=old_id, protocol_name=None, error_code=fenced))
+        self._rebalance.answer_join(old, refused_join(fenced, old_id))
         self._rebalance.answer_sync(old, SyncGroupResponse(error_code=fenced))
         return member
 

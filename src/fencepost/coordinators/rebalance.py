@@ -43,6 +43,10 @@ def sync_key(group: Group) -> Hashable:
     return ("sync", group.group_id)
 
 
+def refused_join(error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
+
+
 class Rebalance:
     def __init__(self, config: BrokerConfig, runtime: GroupRuntime, timers: Timers, events: Events) -> None:
         self.config = config
@@ -94,10 +98,7 @@ class Rebalance:
     ) -> None:
         """Take a member out. If its join is parked here it learns that it is no longer known, and may come again."""
         self.timers.cancel(session_key(group, member.member_id))
-        self.answer_join(
-            member,
-            JoinGroupResponse(member_id=UNKNOWN_MEMBER_ID, error_code=ErrorCode.UNKNOWN_MEMBER_ID),
-        )
+        self.answer_join(member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
         self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
         self.events(MemberRemoved(group.group_id, member.member_id, reason, client_reason))
@@ -285,7 +286,7 @@ class Rebalance:
         for member_id in [*group.members, *group.pending_join_ids]:
             self.timers.cancel(session_key(group, member_id))
         for member in list(group.members.values()):
-            self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=error))
+            self.answer_join(member, refused_join(error, member.member_id))
             self.answer_sync(member, SyncGroupResponse(error_code=error))
 
     def _arm(self, group: Group, key: Hashable, delay_ms: int, now: Now, callback: Callable[[Now], None]) -> None:
