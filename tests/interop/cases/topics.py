@@ -1,0 +1,275 @@
+"""Metadata and the topic calls over the raw protocol."""
+
+import time
+from typing import Any
+
+from tests.interop.cases.peer import READY_TIMEOUT_SECONDS, Peer, case, comparable
+from tests.interop.cases.groups import commit  # isort: skip
+
+
+def create(peer: Peer, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
+    wanted = {"NumPartitions": 1, "ReplicationFactor": 1, **topic}
+    answer = peer.call("CreateTopics", version, {"Topics": [wanted], "timeoutMs": 5000, "validateOnly": validate_only})
+    found = comparable(answer)["Topics"][0]
+    found.pop("Configs", None)
+    return found
+
+
+@case
+def metadata_in_every_version(peer: Peer) -> Any:
+    topic = peer.topic(partitions=2)
+    found = []
+    for version in range(14):
+        asked = {"Topics": [{"Name": topic}, {"Name": peer.name("unknown")}]}
+        if version >= 4:
+            asked["AllowAutoTopicCreation"] = False  # type: ignore[assignment]
+            found.append(comparable(peer.call("Metadata", version, asked)))
+        else:
+            asked["Topics"].pop()
+            found.append(comparable(peer.call("Metadata", version, asked)))
+    return found
+
+
+@case
+def metadata_of_all_and_of_no_topics(peer: Peer) -> Any:
+    topic = peer.topic()
+
+    def has_topic(version: int, topics: Any) -> bool:
+        return topic in {found["Name"] for found in peer.call("Metadata", version, {"Topics": topics})["Topics"]}
+
+    return [has_topic(0, []), has_topic(1, []), has_topic(1, None), has_topic(12, []), has_topic(12, None)]
+
+
+@case
+def metadata_of_invalid_names(peer: Peer) -> Any:
+    names = ["", ".", "..", "no spaces", "x" * 250]
+    return [comparable(peer.call("Metadata", 9, {"Topics": [{"Name": name}], "AllowAutoTopicCreation": allow}))["Topics"] for name in names for allow in (False, True)]
+
+
+@case
+def metadata_of_the_same_topic_twice(peer: Peer) -> Any:
+    topic = peer.topic()
+    return comparable(peer.call("Metadata", 9, {"Topics": [{"Name": topic}, {"Name": topic}]}))["Topics"]
+
+
+@case
+def metadata_by_topic_id(peer: Peer) -> Any:
+    topic = peer.topic()
+    ids = [peer.topic_id(topic), "00000000-0000-0000-0000-0000000000ff"]
+    return [comparable(peer.call("Metadata", 12, {"Topics": [{"TopicId": each, "Name": None}]}))["Topics"] for each in ids] + [
+        comparable(peer.call("Metadata", 12, {"Topics": [{"TopicId": "00000000-0000-0000-0000-000000000000", "Name": None}]}))
+    ]
+
+
+@case
+def metadata_creates_a_topic_when_asked_to(peer: Peer) -> Any:
+    name = peer.name("made")
+    asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
+    first = peer.call("Metadata", 9, asked)["Topics"][0]["ErrorCode"] in (0, 3, 5)
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+    while (found := peer.call("Metadata", 9, asked)["Topics"][0])["ErrorCode"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return first, comparable(found)
+
+
+@case
+def metadata_with_authorized_operations(peer: Peer) -> Any:
+    topic = peer.topic()
+    asked = {"Topics": [{"Name": topic}], "IncludeTopicAuthorizedOperations": True}
+    old = peer.call("Metadata", 8, {**asked, "IncludeClusterAuthorizedOperations": True})
+    new = peer.call("Metadata", 12, asked)
+    plain = peer.call("Metadata", 12, {"Topics": [{"Name": topic}]})
+    return old["ClusterAuthorizedOperations"], [answer["Topics"][0]["TopicAuthorizedOperations"] for answer in (old, new, plain)]
+
+
+@case
+def create_topics_in_every_version(peer: Peer) -> Any:
+    return [create(peer, version, Name=peer.name(f"v{version}")) for version in range(2, 8)]
+
+
+@case
+def create_topics_that_cannot_be(peer: Peer) -> Any:
+    topic = peer.topic()
+    replicas = [{"PartitionIndex": 0, "BrokerIds": [1]}]
+    return [
+        create(peer, Name=topic),
+        create(peer, Name=""),
+        create(peer, Name="no spaces"),
+        create(peer, Name="x" * 250),
+        create(peer, Name=peer.name("a"), NumPartitions=0),
+        create(peer, Name=peer.name("b"), NumPartitions=-3),
+        create(peer, Name=peer.name("c"), ReplicationFactor=0),
+        create(peer, Name=peer.name("d"), ReplicationFactor=9),
+        create(peer, Name=peer.name("e"), NumPartitions=-1, ReplicationFactor=-1),
+        create(peer, version=3, Name=peer.name("f"), NumPartitions=-1, ReplicationFactor=-1),
+        create(peer, Name=peer.name("g"), Assignments=replicas),
+        create(peer, Name=peer.name("h"), Configs=[{"Name": "nonsense", "Value": "1"}]),
+        create(peer, Name=peer.name("i"), Configs=[{"Name": "retention.ms", "Value": None}]),
+        create(peer, Name=peer.name("j"), Configs=[{"Name": "retention.ms", "Value": "x"}]),
+        create(peer, Name=peer.name("k"), validate_only=True),
+    ]
+
+
+@case
+def create_the_same_topic_twice_in_a_request(peer: Peer) -> Any:
+    wanted = {"Name": peer.name("twice"), "NumPartitions": 1, "ReplicationFactor": 1}
+    answer = comparable(peer.call("CreateTopics", 5, {"Topics": [wanted, wanted], "timeoutMs": 5000}))
+    return [(topic["Name"], topic["ErrorCode"]) for topic in answer["Topics"]]
+
+
+@case
+def delete_topics_of_every_kind(peer: Peer) -> Any:
+    first, second, third = peer.topic("a"), peer.topic("b"), peer.topic("c")
+    third_id = peer.topic_id(third)
+
+    def delete(version: int, **fields: Any) -> Any:
+        answer = comparable(peer.call("DeleteTopics", version, {"TimeoutMs": 5000, **fields}))
+        return sorted(answer["Responses"], key=str)
+
+    return [
+        delete(1, TopicNames=[first]),
+        delete(5, TopicNames=[first, second, "no spaces"]),
+        delete(6, Topics=[{"Name": None, "TopicId": third_id}]),
+        delete(6, Topics=[{"Name": None, "TopicId": third_id}]),
+        delete(6, Topics=[{"Name": first}]),
+        delete(6, Topics=[{"Name": third, "TopicId": third_id}]),
+        delete(6, Topics=[{"Name": None}]),
+    ]
+
+
+@case
+def a_deleted_topic_is_gone_for_producers_and_consumers(peer: Peer) -> Any:
+    topic = peer.topic()
+    peer.fill(topic, 2)
+    commit(peer, peer.name("g"), topic, 1)
+    peer.call("DeleteTopics", 5, {"TopicNames": [topic], "TimeoutMs": 5000})
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+    while peer.describe_topic(topic)["ErrorCode"] == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return peer.describe_topic(topic)["ErrorCode"], peer.produce(topic, b"x")["ErrorCode"], peer.fetch(topic, 0)
+
+
+@case
+def create_partitions(peer: Peer) -> Any:
+    topic = peer.topic(partitions=2)
+
+    def grow(name: str, count: int, version: int = 3, **fields: Any) -> Any:
+        wanted = {"Name": name, "Count": count, "Assignments": None, **fields}
+        return comparable(peer.call("CreatePartitions", version, {"Topics": [wanted], "TimeoutMs": 5000}))["Results"]
+
+    return [
+        grow(topic, 3, 0), grow(topic, 3), grow(topic, 1), grow(topic, -1), grow(peer.name("unknown"), 2),
+        grow(topic, 5, Assignments=[{"BrokerIds": [99]}]),
+    ]  # fmt: skip
+
+
+@case
+def describe_topic_partitions(peer: Peer) -> Any:
+    first, second = peer.topic("a", partitions=3), peer.topic("b", partitions=2)
+
+    def ask(names: list[str], limit: int = 2000, cursor: Any = None) -> Any:
+        request = {"Topics": [{"Name": name} for name in names], "ResponsePartitionLimit": limit, "Cursor": cursor}
+        return comparable(peer.call("DescribeTopicPartitions", 0, request))
+
+    return [
+        ask([first, second]),
+        ask([second, first], limit=2),
+        ask([first, second], limit=2, cursor={"TopicName": first, "PartitionIndex": 2}),
+        ask([peer.name("unknown")]),
+        ask(["no spaces"]),
+        ask([first], cursor={"TopicName": first, "PartitionIndex": -1}),
+    ]
+
+
+@case
+def describe_configs_by_name_and_of_strange_resources(peer: Peer) -> Any:
+    topic = peer.topic(retention_ms="5000")
+
+    def ask(kind: int, name: str, keys: list[str] | None, version: int = 4, **fields: Any) -> Any:
+        resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}
+        return comparable(peer.call("DescribeConfigs", version, {"Resources": [resource], **fields}))["Results"]
+
+    return [
+        ask(2, topic, ["retention.ms", "nonsense"]),
+        ask(2, topic, ["retention.ms"], version=1),
+        ask(2, topic, ["retention.ms"], IncludeSynonyms=True),
+        ask(2, topic, []),
+        ask(2, "", ["retention.ms"]),
+        ask(2, peer.name("unknown"), ["retention.ms"]),
+        ask(4, "99", ["log.retention.ms"]),
+        ask(4, "x", ["log.retention.ms"]),
+        ask(99, "x", None),
+        ask(0, "x", None),
+    ]
+
+
+@case
+def alter_configs_the_old_way(peer: Peer) -> Any:
+    topic = peer.topic(retention_ms="5000")
+
+    def ask(kind: int, name: str, validate_only: bool = False, **configs: str | None) -> Any:
+        settings = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
+        resource = {"ResourceType": kind, "ResourceName": name, "Configs": settings}
+        return comparable(peer.call("AlterConfigs", 2, {"Resources": [resource], "ValidateOnly": validate_only}))["Responses"]
+
+    def overrides() -> Any:
+        resource = {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms", "segment.bytes"]}
+        found = peer.call("DescribeConfigs", 4, {"Resources": [resource]})["Results"][0]["Configs"]
+        return [(config["Name"], config["Value"], config["ConfigSource"]) for config in found]
+
+    return [
+        ask(2, topic, segment_bytes="2000000"), overrides(),
+        ask(2, topic, validate_only=True, retention_ms="7"), overrides(),
+        ask(2, topic, retention_ms="x"), ask(2, topic, nonsense="1"), ask(2, topic, retention_ms=None),
+        ask(2, peer.name("unknown"), retention_ms="1"), ask(77, "x", a="1"), ask(2, topic), overrides(),
+    ]  # fmt: skip
+
+
+@case
+def incremental_alter_configs_with_strange_operations(peer: Peer) -> Any:
+    topic = peer.topic()
+
+    def ask(kind: int, name: str, operation: int, key: str = "retention.ms", value: str | None = "1000") -> Any:
+        configs = [{"Name": key, "ConfigOperation": operation, "Value": value}]
+        resource = {"ResourceType": kind, "ResourceName": name, "Configs": configs}
+        return comparable(peer.call("IncrementalAlterConfigs", 1, {"Resources": [resource]}))["Responses"]
+
+    return [ask(2, topic, 0), ask(2, topic, 9), ask(2, topic, 2), ask(2, topic, 3), ask(2, topic, 1), ask(77, "x", 0), ask(2, "", 0), ask(4, "99", 0)]
+
+
+@case
+def describe_log_dirs(peer: Peer) -> Any:
+    topic = peer.topic(partitions=2)
+    peer.fill(topic, 1)
+
+    def ask(version: int, partitions: list[int], name: str = topic) -> Any:
+        answer = peer.call("DescribeLogDirs", version, {"Topics": [{"Topic": name, "Partitions": partitions}]})
+        return comparable(answer)
+
+    found = [ask(version, [0, 1, 7]) for version in (1, 4, 5)] + [ask(4, [0], peer.name("unknown")), ask(4, [])]
+    for answer in found:
+        for directory in answer.get("Results", []):
+            directory["Topics"] = [
+                {**each, "Partitions": sorted(each["Partitions"], key=lambda p: p["PartitionIndex"])} for each in directory["Topics"]
+            ]
+    return found
+
+
+@case
+def describe_cluster(peer: Peer) -> Any:
+    return [comparable(peer.call("DescribeCluster", version, {"IncludeClusterAuthorizedOperations": version == 1})) for version in range(3)] + [
+        comparable(peer.call("DescribeCluster", 1, {"EndpointType": 2})),
+        comparable(peer.call("DescribeCluster", 1, {"EndpointType": 9})),
+    ]
+
+
+@case
+def calls_that_need_an_authorizer(peer: Peer) -> Any:
+    any_filter = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
+    creation = {"ResourceType": 2, "ResourceName": "t", "ResourcePatternType": 3, "Principal": "User:a", "Host": "*", "Operation": 3, "PermissionType": 3}
+    return [
+        comparable(peer.call("DescribeAcls", 3, any_filter)),
+        comparable(peer.call("CreateAcls", 3, {"Creations": [creation]})),
+        comparable(peer.call("DeleteAcls", 3, {"Filters": [any_filter]})),
+        comparable(peer.call("DescribeClientQuotas", 1, {"Components": [], "Strict": False})),
+    ]
