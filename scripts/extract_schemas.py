@@ -1,6 +1,5 @@
-"""Read Kafka's own message definitions out of its jars and write the three tables that the wire layer is built from:
-`wire/schemas.json`, `wire/messages.pyi` (types for the classes made from it) and `wire/error_codes.json` is not needed:
-the error table stands in `wire/errors.py`.
+"""Read Kafka's own message definitions out of its jars and write what the wire layer is built from:
+`wire/schemas.json`, and `wire/messages.pyi` with the types of the classes made from it.
 
     python scripts/extract_schemas.py DIRECTORY_WITH_KAFKA_JARS
 """
@@ -124,15 +123,15 @@ PYTHON_TYPES = {
     "uuid": "bytes",
     "records": "Buffer",
     "float64": "float",
-    **{name: "int" for name in ("int8", "int16", "uint16", "int32", "uint32", "int64")},
+    **dict.fromkeys(("int8", "int16", "uint16", "int32", "uint32", "int64"), "int"),
 }
 
 
-def python_type(field: dict[str, Any]) -> str:
+def python_type(field: dict[str, Any], common: dict[str, str]) -> str:
     kind = field["type"]
     array = kind.startswith("[]")
     base = kind[2:] if array else kind
-    text = PYTHON_TYPES.get(base, base)
+    text = PYTHON_TYPES.get(base) or common.get(base, base)
     if array:
         text = f"list[{text}]"
     if field.get("nullableVersions") or field.get("default") == "null" or kind == "records":
@@ -140,16 +139,18 @@ def python_type(field: dict[str, Any]) -> str:
     return text
 
 
-def stub_class(name: str, fields: list[dict[str, Any]], structs: dict[str, Any], indent: str) -> list[str]:
+def stub_class(
+    name: str, fields: list[dict[str, Any]], structs: dict[str, Any], common: dict[str, str], indent: str
+) -> list[str]:
     lines = [f"{indent}class {name}:"]
     inner = indent + "    "
     for struct, struct_fields in structs.items():
-        lines += stub_class(struct, struct_fields, {}, inner)
+        lines += stub_class(struct, struct_fields, {}, common, inner)
     for field in fields:
         if "fields" in field:
-            lines += stub_class(field["type"].removeprefix("[]"), field["fields"], {}, inner)
-    lines += [f"{inner}{snake(field['name'])}: {python_type(field)}" for field in fields]
-    arguments = "".join(f", {snake(field['name'])}: {python_type(field)} = ..." for field in fields)
+            lines += stub_class(field["type"].removeprefix("[]"), field["fields"], {}, common, inner)
+    lines += [f"{inner}{snake(field['name'])}: {python_type(field, common)}" for field in fields]
+    arguments = "".join(f", {snake(field['name'])}: {python_type(field, common)} = ..." for field in fields)
     lines.append(f"{inner}def __init__(self{', *' if fields else ''}{arguments}) -> None: ...")
     return lines
 
@@ -165,10 +166,12 @@ def stub(schemas: dict[str, Any]) -> str:
         "def schema_of(name: str) -> dict[str, Any]: ...",
         "def message_names() -> list[str]: ...",
         "def snake_case(name: str) -> str: ...",
+        "def default_of(field: dict[str, Any]) -> Any: ...",
         "",
     ]
     for name, schema in schemas.items():
-        lines += stub_class(name, schema["fields"], schema["structs"], "") + [""]
+        common = {struct: f"{name}.{struct}" for struct in schema["structs"]}
+        lines += [*stub_class(name, schema["fields"], schema["structs"], common, ""), ""]
     return "\n".join(lines)
 
 

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fencepost.version import __version__
+
 if TYPE_CHECKING:
     from fencepost.embedded import Broker
 
-__all__ = ["Broker"]
-__version__ = "0.1.0"
+__all__ = ["Broker", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

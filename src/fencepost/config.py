@@ -7,6 +7,7 @@ of the topics. Names that only Fencepost has say so in their documentation.
 import dataclasses
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from fencepost.settings import INT_MAX, LONG_MAX, InvalidSetting, Setting, declared_settings, parse_settings, setting
 
@@ -95,7 +96,7 @@ class BrokerConfig:
     flush: str = setting(
         "string",
         "group",
-        "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache as Kafka does.",
+        "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache.",
         choices=("group", "os"),
     )
     flush_threads: int = setting("int", 4, "Fencepost: threads that sync files.", minimum=1, maximum=64)
@@ -263,7 +264,9 @@ BROKER_NAME_HINTS: Mapping[str, str] = {
     "log.retention.hours": "use log.retention.ms",
     "log.retention.minutes": "use log.retention.ms",
     "log.roll.hours": "use log.roll.ms",
-    "transactional.id.timeout.ms": "use transactional.id.expiration.ms (idle ids) or transaction.max.timeout.ms (open transactions)",
+    "transactional.id.timeout.ms": (
+        "use transactional.id.expiration.ms (idle ids) or transaction.max.timeout.ms (open transactions)"
+    ),
     "max.transaction.timeout.ms": "use transaction.max.timeout.ms",
 }
 
@@ -296,9 +299,9 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicCon
     return config
 
 
-def _parsed(overrides: Mapping[str, str]) -> dict[str, object]:
+def _parsed(overrides: Mapping[str, str]) -> dict[str, Any]:
     known = topic_settings()
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, text in overrides.items():
         if name not in known:
             raise InvalidSetting(f"Unknown topic config name: {name}")

@@ -96,7 +96,8 @@ class Broker:
 
     def events(self) -> list[object]:
         """The latest events of the feed, oldest first."""
-        return self._call(lambda running: list(running.node.events.recent))
+        recent: list[object] = self._call(lambda running: list(running.node.events.recent))
+        return recent
 
     def close(self) -> None:
         self.stop()
@@ -112,8 +113,9 @@ class Broker:
         self.close()
 
     def _call(self, function: Callable[[RunningBroker], Any]) -> Any:
-        assert self._loop is not None and self._running is not None, "the broker does not run"
         running = self._running
+        if self._loop is None or running is None:
+            raise RuntimeError("the broker does not run; call start() first")
 
         async def call() -> Any:
             return function(running)

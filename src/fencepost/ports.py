@@ -23,9 +23,9 @@ class Timer(Protocol):
 
 
 class Scheduler(Protocol):
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
+    def call_later(self, delay_ms: int, callback: Callable[[], None], /) -> Timer: ...
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], None], /) -> object:
         """Run after the event that is being handled now, before anything waits again."""
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests that need a real broker: `fencepost_broker` (one per session) and `fencepost_topic` (fresh per test)."""
+"""Fixtures for tests that need a broker: `fencepost_broker` (one per session), `fencepost_topic` (fresh per test)."""
 
 import itertools
 from collections.abc import Iterator

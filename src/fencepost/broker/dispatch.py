@@ -47,7 +47,7 @@ class Dispatcher:
         _, _, handler, message_class = entry
         try:
             header = read_request_header(frame)
-            request = decode(message_class, version, frame, header.body)
+            request: Any = decode(message_class, version, frame, header.body)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return

@@ -1,7 +1,7 @@
 """What a broker does when nobody asks: retention, compaction, checkpoints, expiry of producers.
 
-Every job runs in slices of a bounded number of partitions, so that thousands of idle ones cost next to nothing and never
-hold up a request.
+Every job runs in slices of a bounded number of partitions, so that thousands of idle ones cost next to nothing and
+never hold up a request.
 """
 
 from collections.abc import Callable, Iterator

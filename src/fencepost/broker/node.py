@@ -209,7 +209,8 @@ class Node:
         if self.partition_total + partition_count > self.config.max_partitions_per_broker:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{partition_count} more partitions would exceed max.partitions.per.broker={self.config.max_partitions_per_broker}",
+                f"{partition_count} more partitions would exceed "
+                f"max.partitions.per.broker={self.config.max_partitions_per_broker}",
             )
 
     def set_topic_overrides(self, name: str, overrides: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """The logs of one data directory: opening, checkpointing, deleting and closing them.
 
-Owns the directory's side files (who it belongs to, how far each log was synced, whether the last stop was clean). What is
-in a log is the log's business; which topics there are is `ClusterMetadata`'s.
+Owns the directory's side files (who it belongs to, how far each log was synced, whether the last stop was clean). What
+is in a log is the log's business; which topics there are is `ClusterMetadata`'s.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,8 @@ class Storage:
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
             raise WrongDirectory(
-                f"{self.directory} belongs to node.id={properties.node_id}, not {node_id}: set node.id or use another directory"
+                f"{self.directory} belongs to node.id={properties.node_id}, not {node_id}: set node.id "
+                "or use another directory"
             )
         self.was_clean = take_clean_shutdown(self.disk, self.directory)
         self._recovery_points = read_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT)

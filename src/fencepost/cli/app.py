@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost import __version__
+from fencepost.version import __version__
 from fencepost.cli import configs, consume, groups, produce, topics
 from fencepost.cli.options import Json
 

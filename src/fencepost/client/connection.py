@@ -81,7 +81,7 @@ class Connection:
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Ask what the broker speaks. One that does not know our version answers with version 0 and error 35."""
-        from fencepost import __version__
+        from fencepost.version import __version__
 
         version = API_VERSIONS.version_max
         request = messages.ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)

@@ -123,7 +123,7 @@ class RunningBroker:
 def _lock_directory(data: Path) -> IO[str]:
     try:
         data.mkdir(parents=True, exist_ok=True)
-        lock = open(data / LOCK_NAME, "w")
+        lock = open(data / LOCK_NAME, "w")  # noqa: SIM115
     except OSError as error:
         raise CannotStart(
             f"cannot use the data directory {data}: {error.strerror}; give --data a writable directory"
@@ -171,7 +171,8 @@ def _match_advertised(
         name = address.name if "://" in text else listeners[place].name
         if all(listener.name != name for listener in listeners):
             raise CannotStart(
-                f"--advertise {text} names a listener that does not exist; listeners are {', '.join(one.name for one in listeners)}"
+                f"--advertise {text} names a listener that does not exist; "
+                f"listeners are {', '.join(one.name for one in listeners)}"
             )
         matched[name] = (address.host, address.port)
     return matched

@@ -24,7 +24,7 @@ class Connections:
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         self.node = node
         self.loop = loop
-        self.open: dict["BrokerProtocol", None] = {}
+        self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
         self.receiving_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -72,8 +72,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_listener",
         "_loop",
         "_node",
-        "_start",
         "_stalled_since",
+        "_start",
         "_transport",
         "_unread_bytes",
         "_view",

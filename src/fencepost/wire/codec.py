@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from fencepost.ports import Buffer
 from fencepost.wire.errors import MalformedMessage
-from fencepost.wire.messages import default_of, message_class, schema_of, snake_case  # type: ignore[attr-defined]
+from fencepost.wire.messages import default_of, message_class, schema_of, snake_case
 
 M = TypeVar("M")
 
@@ -461,7 +461,7 @@ def decode_prefix(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         read = decoder(cls.schema_name, version)  # type: ignore[attr-defined]
-        return read(view, offset, len(view), [MESSAGE_ELEMENTS_MAX])  # type: ignore[return-value]
+        return read(view, offset, len(view), [MESSAGE_ELEMENTS_MAX])
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
 

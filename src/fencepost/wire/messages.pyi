@@ -7,6 +7,7 @@ def message_class(name: str) -> type[Any]: ...
 def schema_of(name: str) -> dict[str, Any]: ...
 def message_names() -> list[str]: ...
 def snake_case(name: str) -> str: ...
+def default_of(field: dict[str, Any]) -> Any: ...
 
 class AddOffsetsToTxnRequest:
     transactional_id: str
@@ -30,33 +31,33 @@ class AddPartitionsToTxnRequest:
         producer_id: int
         producer_epoch: int
         verify_only: bool
-        topics: list[AddPartitionsToTxnTopic]
-        def __init__(self, *, transactional_id: str = ..., producer_id: int = ..., producer_epoch: int = ..., verify_only: bool = ..., topics: list[AddPartitionsToTxnTopic] = ...) -> None: ...
+        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+        def __init__(self, *, transactional_id: str = ..., producer_id: int = ..., producer_epoch: int = ..., verify_only: bool = ..., topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...) -> None: ...
     transactions: list[AddPartitionsToTxnTransaction]
     v3_and_below_transactional_id: str
     v3_and_below_producer_id: int
     v3_and_below_producer_epoch: int
-    v3_and_below_topics: list[AddPartitionsToTxnTopic]
-    def __init__(self, *, transactions: list[AddPartitionsToTxnTransaction] = ..., v3_and_below_transactional_id: str = ..., v3_and_below_producer_id: int = ..., v3_and_below_producer_epoch: int = ..., v3_and_below_topics: list[AddPartitionsToTxnTopic] = ...) -> None: ...
+    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    def __init__(self, *, transactions: list[AddPartitionsToTxnTransaction] = ..., v3_and_below_transactional_id: str = ..., v3_and_below_producer_id: int = ..., v3_and_below_producer_epoch: int = ..., v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...) -> None: ...
 
 class AddPartitionsToTxnResponse:
     class AddPartitionsToTxnTopicResult:
         name: str
-        results_by_partition: list[AddPartitionsToTxnPartitionResult]
-        def __init__(self, *, name: str = ..., results_by_partition: list[AddPartitionsToTxnPartitionResult] = ...) -> None: ...
+        results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]
+        def __init__(self, *, name: str = ..., results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...) -> None: ...
     class AddPartitionsToTxnPartitionResult:
         partition_index: int
         partition_error_code: int
         def __init__(self, *, partition_index: int = ..., partition_error_code: int = ...) -> None: ...
     class AddPartitionsToTxnResult:
         transactional_id: str
-        topic_results: list[AddPartitionsToTxnTopicResult]
-        def __init__(self, *, transactional_id: str = ..., topic_results: list[AddPartitionsToTxnTopicResult] = ...) -> None: ...
+        topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+        def __init__(self, *, transactional_id: str = ..., topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...) -> None: ...
     throttle_time_ms: int
     error_code: int
     results_by_transaction: list[AddPartitionsToTxnResult]
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
-    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., results_by_transaction: list[AddPartitionsToTxnResult] = ..., results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = ...) -> None: ...
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., results_by_transaction: list[AddPartitionsToTxnResult] = ..., results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...) -> None: ...
 
 class AllocateProducerIdsRequest:
     broker_id: int
@@ -220,8 +221,8 @@ class ConsumerGroupDescribeResponse:
         partitions: list[int]
         def __init__(self, *, topic_id: bytes = ..., topic_name: str = ..., partitions: list[int] = ...) -> None: ...
     class Assignment:
-        topic_partitions: list[TopicPartitions]
-        def __init__(self, *, topic_partitions: list[TopicPartitions] = ...) -> None: ...
+        topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
+        def __init__(self, *, topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...) -> None: ...
     class DescribedGroup:
         class Member:
             member_id: str
@@ -232,10 +233,10 @@ class ConsumerGroupDescribeResponse:
             client_host: str
             subscribed_topic_names: list[str]
             subscribed_topic_regex: str | None
-            assignment: Assignment
-            target_assignment: Assignment
+            assignment: ConsumerGroupDescribeResponse.Assignment
+            target_assignment: ConsumerGroupDescribeResponse.Assignment
             member_type: int
-            def __init__(self, *, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: list[str] = ..., subscribed_topic_regex: str | None = ..., assignment: Assignment = ..., target_assignment: Assignment = ..., member_type: int = ...) -> None: ...
+            def __init__(self, *, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: list[str] = ..., subscribed_topic_regex: str | None = ..., assignment: ConsumerGroupDescribeResponse.Assignment = ..., target_assignment: ConsumerGroupDescribeResponse.Assignment = ..., member_type: int = ...) -> None: ...
         error_code: int
         error_message: str | None
         group_id: str
@@ -273,8 +274,8 @@ class ConsumerGroupHeartbeatResponse:
         partitions: list[int]
         def __init__(self, *, topic_id: bytes = ..., partitions: list[int] = ...) -> None: ...
     class Assignment:
-        topic_partitions: list[TopicPartitions]
-        def __init__(self, *, topic_partitions: list[TopicPartitions] = ...) -> None: ...
+        topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
+        def __init__(self, *, topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...) -> None: ...
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -963,8 +964,8 @@ class GroupMetadataValue:
     protocol: str | None
     leader: str | None
     current_state_timestamp: int
-    members: list[MemberMetadata]
-    def __init__(self, *, protocol_type: str = ..., generation: int = ..., protocol: str | None = ..., leader: str | None = ..., current_state_timestamp: int = ..., members: list[MemberMetadata] = ...) -> None: ...
+    members: list[GroupMetadataValue.MemberMetadata]
+    def __init__(self, *, protocol_type: str = ..., generation: int = ..., protocol: str | None = ..., leader: str | None = ..., current_state_timestamp: int = ..., members: list[GroupMetadataValue.MemberMetadata] = ...) -> None: ...
 
 class HeartbeatRequest:
     group_id: str
@@ -1061,9 +1062,9 @@ class LeaderChangeMessage:
         def __init__(self, *, voter_id: int = ..., voter_directory_id: bytes = ...) -> None: ...
     version: int
     leader_id: int
-    voters: list[Voter]
-    granting_voters: list[Voter]
-    def __init__(self, *, version: int = ..., leader_id: int = ..., voters: list[Voter] = ..., granting_voters: list[Voter] = ...) -> None: ...
+    voters: list[LeaderChangeMessage.Voter]
+    granting_voters: list[LeaderChangeMessage.Voter]
+    def __init__(self, *, version: int = ..., leader_id: int = ..., voters: list[LeaderChangeMessage.Voter] = ..., granting_voters: list[LeaderChangeMessage.Voter] = ...) -> None: ...
 
 class LeaveGroupRequest:
     class MemberIdentity:

@@ -1,4 +1,7 @@
-"""ApiVersions (0-4): what we speak, with the finalized features from v3. An unknown version is answered by the dispatcher."""
+"""ApiVersions (0-4): what we speak, with the finalized features from v3.
+
+An unknown version of this call is answered by the dispatcher.
+"""
 
 from functools import cache
 from typing import TYPE_CHECKING

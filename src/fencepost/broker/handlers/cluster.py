@@ -45,12 +45,14 @@ def _feature_error(
 ) -> tuple[ErrorCode, str | None]:
     if update.feature not in SUPPORTED_FEATURES:
         return ErrorCode.INVALID_UPDATE_VERSION, (
-            f"Invalid update version {update.max_version_level} for feature {update.feature}. Local controller does not support this feature."
+            f"Invalid update version {update.max_version_level} for feature {update.feature}. "
+            "Local controller does not support this feature."
         )
     low, high = SUPPORTED_FEATURES[update.feature]
     if not low <= update.max_version_level <= high:
         return ErrorCode.INVALID_UPDATE_VERSION, (
-            f"Invalid update version {update.max_version_level} for feature {update.feature}. Local controller only supports versions {low}-{high}"
+            f"Invalid update version {update.max_version_level} for feature {update.feature}. "
+            f"Local controller only supports versions {low}-{high}"
         )
     current = node.metadata.features.get(update.feature, 0)
     allows_downgrade = (
@@ -59,7 +61,8 @@ def _feature_error(
     if update.max_version_level < current and not allows_downgrade:
         return ErrorCode.INVALID_UPDATE_VERSION, (
             f"Invalid update version {update.max_version_level} for feature {update.feature}. "
-            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
         )
     return ErrorCode.NONE, None
 

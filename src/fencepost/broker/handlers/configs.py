@@ -201,9 +201,9 @@ def _change(
     if config.config_operation not in (APPEND, SUBTRACT):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {config.config_operation}")
     if setting is None or setting.kind != "list":
+        operation = "APPEND" if config.config_operation == APPEND else "SUBTRACT"
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"Can't {'APPEND' if config.config_operation == APPEND else 'SUBTRACT'} to key {config.name} because its type is not LIST.",
+            ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {config.name} because its type is not LIST."
         )
     source = (
         getattr(node.config, BROKER_DEFAULT_OF[config.name].replace(".", "_"))

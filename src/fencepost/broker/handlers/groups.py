@@ -1,5 +1,8 @@
-"""The group calls, handed to the group coordinator: JoinGroup (0-9), SyncGroup (0-5), Heartbeat (0-4), LeaveGroup (0-5),
-OffsetCommit (2-10), OffsetFetch (1-10), OffsetDelete (0), DescribeGroups (0-6), ListGroups (0-5), DeleteGroups (0-2)."""
+"""The group calls, handed to the group coordinator.
+
+JoinGroup (0-9), SyncGroup (0-5), Heartbeat (0-4), LeaveGroup (0-5), OffsetCommit (2-10), OffsetFetch (1-10),
+OffsetDelete (0), DescribeGroups (0-6), ListGroups (0-5), DeleteGroups (0-2).
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,7 @@
-"""CreateTopics (2-7), DeleteTopics (1-6), CreatePartitions (0-3), DeleteRecords (0-2), ListPartitionReassignments, ElectLeaders."""
+"""CreateTopics (2-7), DeleteTopics (1-6), CreatePartitions (0-3), DeleteRecords (0-2).
+
+With one broker, ListPartitionReassignments (0) and ElectLeaders (0-2) have nothing to do and say so.
+"""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -110,7 +113,8 @@ def _partition_count(node: "Node", wanted: _Creatable) -> int:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but numPartitions or replicationFactor was not set to -1.",
+                "A manual partition assignment was specified, but numPartitions or replicationFactor was not set "
+                "to -1.",
             )
         indexes = [assignment.partition_index for assignment in wanted.assignments]
         if sorted(indexes) != list(range(len(indexes))):
@@ -135,8 +139,8 @@ def _partition_count(node: "Node", wanted: _Creatable) -> int:
     if replicas > 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} cannot be "
-            "reached because only 1 broker(s) are registered.",
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} cannot "
+            "be reached because only 1 broker(s) are registered.",
         )
     return node.config.num_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
@@ -209,7 +213,8 @@ def _check_growth(node: "Node", current: int, wanted: CreatePartitionsRequest.Cr
         if len(wanted.assignments) != added:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were specified.",
+                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
+                "were specified.",
             )
         for assignment in wanted.assignments:
             if assignment.broker_ids != [node.config.node_id]:

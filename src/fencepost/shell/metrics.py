@@ -1,0 +1,116 @@
+"""A Prometheus endpoint with Kafka-like names, computed when it is asked for."""
+
+import asyncio
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from fencepost.shell.running_broker import CannotStart, RunningBroker
+from fencepost.wire.catalog import ApiKey
+
+REQUEST_HEAD_BYTES_MAX = 8192
+
+
+class NodeCollector:
+    """What one broker can tell of itself."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._broker = broker
+        self._events: dict[str, int] = {}
+        broker.node.events.subscribe(self._count)
+
+    def _count(self, event: object) -> None:
+        name = type(event).__name__
+        self._events[name] = self._events.get(name, 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        node = self._broker.node
+        requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "Requests handled.", labels=["request"])
+        for key, count in node.calls.items():
+            requests.add_metric([ApiKey(key).camel_name], count)
+        yield requests
+        events = CounterMetricFamily("fencepost_events", "Events of the feed, by kind.", labels=["event"])
+        for name, count in sorted(self._events.items()):
+            events.add_metric([name], count)
+        yield events
+        yield CounterMetricFamily(
+            "fencepost_group_commit_syncs", "Syncs by group commit.", value=node.group_commit.syncs
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count",
+            "Open connections.",
+            value=len(self._broker.connections.open),
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", value=node.parked_requests
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+            "Fetch sessions.",
+            value=len(node.fetch_sessions),
+        )
+        yield GaugeMetricFamily(
+            "kafka_controller_kafkacontroller_globaltopiccount", "Topics.", value=len(node.metadata.topics)
+        )
+        yield GaugeMetricFamily("kafka_server_replicamanager_partitioncount", "Partitions.", value=node.partition_total)
+        yield GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Failed data directories.",
+            value=int(node.storage_failure is not None),
+        )
+        yield from self._partitions()
+
+    def _partitions(self) -> Iterator[Metric]:
+        labels = ["topic", "partition"]
+        gauges = {
+            name: GaugeMetricFamily(f"kafka_log_log_{name}", text, labels=labels)
+            for name, text in (
+                ("logstartoffset", "First offset."),
+                ("logendoffset", "Next offset."),
+                ("highwatermark", "Readers see what is below."),
+                ("laststableoffset", "Readers of committed records see what is below."),
+                ("size", "Bytes."),
+            )
+        }
+        for partition in self._broker.node.all_partitions():
+            log = partition.log
+            key = [partition.topic, str(partition.index)]
+            gauges["logstartoffset"].add_metric(key, log.log_start_offset)
+            gauges["logendoffset"].add_metric(key, log.log_end_offset)
+            gauges["highwatermark"].add_metric(key, log.high_watermark)
+            gauges["laststableoffset"].add_metric(key, log.last_stable_offset)
+            gauges["size"].add_metric(key, log.size_bytes)
+        yield from gauges.values()
+
+
+async def serve_metrics(broker: RunningBroker, address: str) -> asyncio.Server:
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(broker))
+    ProcessCollector(registry=registry)
+    host, _, port = address.rpartition(":")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
+            path = head.split(b" ", 2)[1] if head.count(b" ") >= 2 else b""
+            if path.split(b"?")[0] == b"/metrics":
+                status, kind, body = b"200 OK", b"text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)
+            else:
+                status, kind, body = b"404 Not Found", b"text/plain", b"see /metrics\n"
+            writer.write(
+                b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+                % (status, kind, len(body))
+            )
+            writer.write(body)
+            await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(answer, host.strip("[]"), int(port), limit=REQUEST_HEAD_BYTES_MAX)
+    except OSError as error:
+        raise CannotStart(f"cannot serve metrics on {address}: {error.strerror}") from None
