@@ -406,7 +406,8 @@ class TestSnapshots:
         file = tmp_path / f"{partition.end:020}.snapshot"
         file.write_bytes(partition.state.take_snapshot())
         printed = java.dump_log(file)
-        assert "producerId: 1000 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty" in printed
+        closed = "currentTxnFirstOffset: OptionalLong.empty"
+        assert f"producerId: 1000 producerEpoch: 0 coordinatorEpoch: -1 {closed}" in printed
         assert "producerId: 77 producerEpoch: 6 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[2]" in printed
         assert "producerId: 5 producerEpoch: 2 coordinatorEpoch: 3" in printed
 

@@ -1,0 +1,397 @@
+"""The log cleaner: which compacted log is dirty enough, and rewriting its segments so that no reader notices.
+
+A pass reads the dirty part of a log to learn the newest offset of each key, then rewrites everything from the log start
+into `.cleaned` segments, which `PartitionLog.replace_segments` swaps in; a crash at any point leaves the old segments
+or the new ones. Only whole segments below the last stable offset are touched, never the active one. Passes are
+generators: each step is short, and what a step yields has to be synced before the next, so that an event loop can serve
+in between. What is kept of a batch is `log.compaction`.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from fencepost.log.compaction import BatchFilter, CleanedTransactions, KeyMap, last_records_of_producers
+from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segment import (
+    CLEANED_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    SEGMENT_SUFFIXES,
+    FoundBatch,
+    Segment,
+    Syncable,
+    WrittenFile,
+)
+from fencepost.log.side_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    CorruptSideFile,
+    TopicPartition,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from fencepost.ports import Disk
+from fencepost.wire.batch import HEADER, BatchHeader, verify_crc
+from fencepost.wire.errors import KafkaError, MalformedMessage
+from fencepost.wire.records import payload_of, scan_records
+
+SLICE_RECORDS_MAX = 1_000
+SLICE_BYTES_MAX = 256 * 1024
+KEYS_MAX_DEFAULT = 5_000_000
+DECOMPRESSED_MAX_BYTES_DEFAULT = 67_108_864
+
+Step = tuple[Syncable, ...]
+"""What to sync before the pass goes on; most often nothing."""
+Result = TypeVar("Result")
+
+
+class CleaningAborted(Exception):
+    """The log changed under the cleaner (segments deleted, log closed or failed). Nothing was lost; try again later."""
+
+
+class UncleanableLog(Exception):
+    """The log holds something that cannot be read. It is left alone from now on."""
+
+    def __init__(self, topic_partition: str, reason: str) -> None:
+        super().__init__(f"{topic_partition} cannot be compacted: {reason}")
+        self.topic_partition = topic_partition
+        self.reason = reason
+
+
+class Cleanable(NamedTuple):
+    """What a pass over a log would find."""
+
+    log: PartitionLog
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    """A segment boundary."""
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """A record has waited longer than max.compaction.lag.ms."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total_bytes = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total_bytes if total_bytes else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        if not self.dirty_bytes:
+            return False
+        return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+class CleanResult(NamedTuple):
+    first_dirty_offset: int
+    """Where the next pass begins."""
+    keys: int
+    bytes_read: int
+    bytes_written: int
+    segments_before: int
+    segments_after: int
+
+
+def cleanable(log: PartitionLog, last_clean_offset: int | None, now_ms: int) -> Cleanable:
+    """What is dirty in a log whose last pass ended at `last_clean_offset`, if there was one."""
+    config, segments = log.config, log.segments
+    first_dirty_offset = log.log_start_offset
+    if last_clean_offset is not None and log.log_start_offset <= last_clean_offset <= log.log_end_offset:
+        first_dirty_offset = last_clean_offset
+    limit = min(log.last_stable_offset, log.active_segment.base_offset)
+    first_uncleanable_offset = segments[0].base_offset
+    clean_bytes = dirty_bytes = 0
+    oldest_dirty_ms: int | None = None
+    for segment, following in pairwise(segments):
+        is_dirty = following.base_offset > first_dirty_offset
+        if following.base_offset > limit or (
+            is_dirty
+            and config.min_compaction_lag_ms > 0
+            and segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms
+        ):
+            break
+        first_uncleanable_offset = following.base_offset
+        if segment.base_offset < first_dirty_offset:
+            clean_bytes += segment.size
+        if is_dirty:
+            dirty_bytes += segment.size
+            first_ms = segment.first_timestamp()
+            if first_ms > 0 and (oldest_dirty_ms is None or first_ms < oldest_dirty_ms):
+                oldest_dirty_ms = first_ms
+    is_overdue = oldest_dirty_ms is not None and now_ms - oldest_dirty_ms > config.max_compaction_lag_ms
+    return Cleanable(
+        log,
+        first_dirty_offset,
+        max(first_dirty_offset, first_uncleanable_offset),
+        clean_bytes,
+        dirty_bytes,
+        is_overdue,
+    )
+
+
+def compact(
+    target: Cleanable,
+    now_ms: int,
+    *,
+    keys_max: int = KEYS_MAX_DEFAULT,
+    decompressed_max_bytes: int = DECOMPRESSED_MAX_BYTES_DEFAULT,
+) -> Generator[Step, None, CleanResult]:
+    """One pass. Raises CleaningAborted, UncleanableLog or the OSError of a full disk; the log stays whole each time."""
+    return _Pass(target, now_ms, keys_max, decompressed_max_bytes).run()
+
+
+def run_to_end(steps: Generator[Step, None, Result]) -> Result:
+    """Drive a pass without a break, syncing where it asks."""
+    try:
+        while True:
+            for file in next(steps):
+                file.sync()
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    finally:
+        steps.close()
+
+
+class LogCleaner:
+    """The cleaner of one data directory: its checkpoint, and the choice of what to clean next."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_directory: str,
+        *,
+        keys_max: int = KEYS_MAX_DEFAULT,
+        decompressed_max_bytes: int = DECOMPRESSED_MAX_BYTES_DEFAULT,
+    ) -> None:
+        self._disk = disk
+        self._data_directory = data_directory
+        self._keys_max = keys_max
+        self._decompressed_max_bytes = decompressed_max_bytes
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs left alone, and why."""
+        try:
+            self._clean_offsets = read_offset_checkpoint(disk, data_directory, CLEANER_OFFSET_CHECKPOINT)
+        except CorruptSideFile:
+            self._clean_offsets = {}  # everything is dirty again: more work, no harm
+
+    def last_clean_offset(self, log: PartitionLog) -> int | None:
+        return self._clean_offsets.get((log.topic, log.partition))
+
+    def filthiest(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleanable | None:
+        """The log most in need of a pass now; None if there is none."""
+        due = [
+            candidate
+            for log in logs
+            if log.config.is_compacted and log.failure is None and (log.topic, log.partition) not in self.uncleanable
+            if (candidate := cleanable(log, self.last_clean_offset(log), now_ms)).is_due
+        ]
+        return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
+
+    def clean(self, target: Cleanable, now_ms: int) -> Generator[Step, None, CleanResult]:
+        """One pass over a log, and its new place in the checkpoint."""
+        log = target.log
+        try:
+            result = yield from compact(
+                target, now_ms, keys_max=self._keys_max, decompressed_max_bytes=self._decompressed_max_bytes
+            )
+        except UncleanableLog as error:
+            self.uncleanable[log.topic, log.partition] = error.reason
+            raise
+        self._clean_offsets[log.topic, log.partition] = result.first_dirty_offset
+        self._write_checkpoint()
+        return result
+
+    def truncated(self, log: PartitionLog, offset: int) -> None:
+        """A log was cut at `offset`: what comes there now has not been cleaned."""
+        clean_offset = self.last_clean_offset(log)
+        if clean_offset is not None and clean_offset > offset:
+            self._clean_offsets[log.topic, log.partition] = offset
+            self._write_checkpoint()
+
+    def forget(self, topic: str, partition: int) -> None:
+        """A partition was deleted."""
+        self.uncleanable.pop((topic, partition), None)
+        if self._clean_offsets.pop((topic, partition), None) is not None:
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        write_offset_checkpoint(self._disk, self._data_directory, CLEANER_OFFSET_CHECKPOINT, self._clean_offsets)
+
+
+def group_segments(
+    segments: Sequence[Segment], end_offset: int, segment_bytes: int, segment_index_bytes: int
+) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one segment together, so that compaction does not leave ever smaller ones."""
+    group: list[Segment] = []
+    size = offsets = times = 0
+    for place, segment in enumerate(segments):
+        following = segments[place + 1].base_offset if place + 1 < len(segments) else end_offset
+        segment_offsets = len(segment.offset_index) * OFFSET_ENTRY_BYTES
+        segment_times = len(segment.time_index) * TIME_ENTRY_BYTES
+        if group and (
+            size + segment.size > segment_bytes
+            or offsets + segment_offsets > segment_index_bytes
+            or times + segment_times > segment_index_bytes
+            or (segment.size and following - 1 - group[0].base_offset > RELATIVE_OFFSET_MAX)
+        ):
+            yield group
+            group = []
+            size = offsets = times = 0
+        group.append(segment)
+        size += segment.size
+        offsets += segment_offsets
+        times += segment_times
+    if group:
+        yield group
+
+
+class _Pass:
+    def __init__(self, target: Cleanable, now_ms: int, keys_max: int, decompressed_max_bytes: int) -> None:
+        self._log = target.log
+        self._first_dirty_offset = target.first_dirty_offset
+        self._end_offset = target.first_uncleanable_offset
+        self._now_ms = now_ms
+        self._decompressed_max_bytes = decompressed_max_bytes
+        self._keys = KeyMap(keys_max)
+        self._bytes_read = self._bytes_written = 0
+        self._slice_records = self._slice_bytes = 0
+
+    def run(self) -> Generator[Step, None, CleanResult]:
+        log = self._log
+        try:
+            segments = [segment for segment in log.segments[:-1] if segment.base_offset < self._end_offset]
+            yield from self._learn_keys(segments)
+            if self._keys.latest_offset < self._first_dirty_offset:
+                return CleanResult(self._first_dirty_offset, 0, self._bytes_read, 0, 0, 0)
+            segments = [segment for segment in segments if segment.base_offset <= self._keys.latest_offset]
+            transactions = CleanedTransactions()
+            batches = BatchFilter(
+                self._keys,
+                transactions,
+                last_records_of_producers(log.producers),
+                end_offset=self._end_offset,
+                now_ms=self._now_ms,
+                delete_retention_ms=log.config.delete_retention_ms,
+                decompressed_max_bytes=self._decompressed_max_bytes,
+            )
+            groups = list(
+                group_segments(segments, self._end_offset, log.config.segment_bytes, log.config.segment_index_bytes)
+            )
+            for group in groups:
+                yield from self._rewrite(group, batches, transactions)
+        except (KafkaError, MalformedMessage) as error:
+            if log.failure is not None:
+                raise CleaningAborted(f"{log.topic_partition}: {error}") from error
+            raise UncleanableLog(log.topic_partition, str(error)) from error
+        return CleanResult(
+            self._keys.latest_offset + 1,
+            len(self._keys),
+            self._bytes_read,
+            self._bytes_written,
+            len(segments),
+            len(groups),
+        )
+
+    def _learn_keys(self, segments: Sequence[Segment]) -> Iterator[Step]:
+        log, keys = self._log, self._keys
+        transactions = CleanedTransactions()
+        transactions.add_aborted(log.aborted_transactions(self._first_dirty_offset, self._end_offset))
+        for place, segment in enumerate(segments):
+            following = segments[place + 1].base_offset if place + 1 < len(segments) else self._end_offset
+            if following <= self._first_dirty_offset:
+                continue
+            for found in self._batches_of(segment):
+                header = found.header
+                if header.is_control:
+                    transactions.on_control(header, found.block, found.start)
+                elif not transactions.on_data(header) and header.last_offset >= self._first_dirty_offset:
+                    payload = payload_of(found.block, header, self._decompressed_max_bytes, found.start)
+                    spans = scan_records(payload, header.record_count)
+                    if not keys.take(spans, header.base_offset, self._first_dirty_offset):
+                        return
+                if header.last_offset >= self._first_dirty_offset:
+                    keys.latest_offset = header.last_offset
+                if self._slice_is_full(header):
+                    yield ()
+                    self._check_unchanged(segments)
+            keys.latest_offset = max(keys.latest_offset, following - 1)
+
+    def _rewrite(self, group: list[Segment], batches: BatchFilter, transactions: CleanedTransactions) -> Iterator[Step]:
+        log = self._log
+        cleaned = Segment.create(log.disk, log.directory, group[0].base_offset, group[0].created_ms, CLEANED_SUFFIX)
+        transactions.index = cleaned.aborted
+        transactions.index.reset()
+        try:
+            for place, segment in enumerate(group):
+                following = group[place + 1].base_offset if place + 1 < len(group) else _end_of(log, segment)
+                transactions.add_aborted(log.aborted_transactions(segment.base_offset, following))
+                for found in self._batches_of(segment):
+                    kept = batches.apply(found.header, found.block, found.start)
+                    if kept is not None:
+                        self._write(cleaned, kept)
+                    if self._slice_is_full(found.header):
+                        yield ()
+                        self._check_unchanged(group)
+            yield (cleaned.file, *cleaned.write_indexes(), *_written_by(log.disk, cleaned))
+            self._check_unchanged(group)
+            log.replace_segments(group, [cleaned])
+        except BaseException:
+            # A pass that was given up, or whose disk is full, leaves no file behind; a crash does, and recovery
+            # removes it.
+            if log.failure is None and cleaned not in log.segments:
+                _remove(log.disk, cleaned)
+            raise
+
+    def _write(self, cleaned: Segment, batch: bytes | bytearray | memoryview) -> None:
+        header = BatchHeader._make(HEADER.unpack_from(batch))
+        size = header.size_bytes
+        interval_bytes = self._log.config.index_interval_bytes
+        cleaned.append(batch, size, header.last_offset, header.max_timestamp, interval_bytes)
+        self._bytes_written += size
+
+    def _batches_of(self, segment: Segment) -> Iterator[FoundBatch]:
+        """Every batch; a segment that does not consist of whole, sound batches is not for us to rewrite."""
+        position = 0
+        for found in segment.batches():
+            if not verify_crc(found.block, found.start, found.header):
+                raise MalformedMessage(f"a bad CRC in {segment.log_path} at byte {found.position}")
+            yield found
+            position = found.position + found.header.size_bytes
+        if position != segment.size:
+            raise MalformedMessage(f"no batch in {segment.log_path} at byte {position} of {segment.size}")
+
+    def _slice_is_full(self, header: BatchHeader) -> bool:
+        self._bytes_read += header.size_bytes
+        self._slice_bytes += header.size_bytes
+        self._slice_records += header.record_count
+        if self._slice_bytes < SLICE_BYTES_MAX and self._slice_records < SLICE_RECORDS_MAX:
+            return False
+        self._slice_bytes = self._slice_records = 0
+        return True
+
+    def _check_unchanged(self, segments: Sequence[Segment]) -> None:
+        """Others ran since the last step."""
+        log = self._log
+        if log.failure is not None or not set(map(id, segments)) <= set(map(id, log.segments)):
+            raise CleaningAborted(f"{log.topic_partition} changed while it was compacted")
+
+
+def _end_of(log: PartitionLog, segment: Segment) -> int:
+    at = log.segments.index(segment)
+    return log.segments[at + 1].base_offset
+
+
+def _written_by(disk: Disk, cleaned: Segment) -> Iterator[Syncable]:
+    file = cleaned.aborted.file
+    if file is not None:
+        yield WrittenFile(disk, file.path)
+
+
+def _remove(disk: Disk, cleaned: Segment) -> None:
+    cleaned.close()
+    for suffix in SEGMENT_SUFFIXES:
+        try:
+            disk.remove(cleaned.path_of(suffix))
+        except FileNotFoundError:
+            continue
