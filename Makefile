@@ -1,0 +1,52 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh machine with Python 3.11+, Java 17+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Two cores are busy with clients and brokers as it is.
+WORKERS ?= 2
+
+.PHONY: setup peers demo test test-fast bench lint format dist clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Fencepost needs Python 3.11 or newer; $(PYTHON) is older. Say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+peers: setup
+	@peers/setup
+
+demo: setup
+	$(BIN)/fencepost demo
+
+test: peers
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# Without foreign clients and brokers: seconds instead of minutes.
+test-fast: setup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/properties
+
+bench: peers
+	$(BIN)/python -m bench
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+dist: setup
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf $(VENV) dist build peers/.build src/*.egg-info
