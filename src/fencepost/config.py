@@ -194,6 +194,15 @@ class BrokerConfig:
     fetch_max_bytes: int = setting("int", 57_671_680, "Most bytes one fetch returns.", minimum=1024)
     max_incremental_fetch_session_cache_slots: int = setting("int", 1_000, "Fetch sessions kept.", minimum=0)
 
+    # Latency
+    busy_poll_us: int = setting(
+        "int",
+        60,
+        "Fencepost: time to look for the next request before sleeping, while that pays; 0 is never.",
+        minimum=0,
+        maximum=1000,
+    )
+
     # Bounds
     socket_request_max_bytes: int = setting("int", 104_857_600, "Largest request accepted.", minimum=1)
     connections_max_idle_ms: int = setting("long", 600_000, "Idle connections end after this.")

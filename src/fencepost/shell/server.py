@@ -12,6 +12,7 @@ from typing import cast
 from fencepost.broker.connection import Connection
 from fencepost.broker.events import ConnectionClosed, ConnectionRefused
 from fencepost.broker.node import Node
+from fencepost.shell.busy_poll import BusyPoll
 
 RECEIVE_BUFFER_BYTES = 65_536
 SWEEP_INTERVAL_SECONDS = 1.0
@@ -27,6 +28,7 @@ class Connections:
         self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
         self.receiving_bytes = 0
+        self.busy_poll = BusyPoll(loop, node.config.busy_poll_us)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -135,6 +137,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def buffer_updated(self, count: int) -> None:
+        self._connections.busy_poll.arrived()
         self._end += count
         self._last_activity = self._loop.time()
         self._process()
@@ -161,6 +164,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         node = self._node
         view = self._view
         start, end = self._start, self._end
+        handled = 0
         while connection.is_ready and self._stalled_since is None:
             if end - start < 4:
                 break
@@ -173,6 +177,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 break
             node.handle(connection, view[start + 4 : stop])
             start = stop
+            handled += 1
             if connection.is_closed or transport.is_closing():
                 return
             if not connection.is_ready:
@@ -188,6 +193,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             # Whole requests wait for their turn here: that is not the client being slow.
             self._frame_since = None
         self._start, self._end = start, end
+        if handled == 1 and connection.is_idle:
+            self._connections.busy_poll.answered()
         if connection.is_ready and self._stalled_since is None:
             self._resume_reading()
         else:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fencepost.ports import Buffer
 from fencepost.wire.catalog import ApiKey, is_flexible
-from fencepost.wire.codec import decode, encode_into, join_small
+from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, join_small
 from fencepost.wire.errors import MalformedMessage
 
 _HEADER = struct.Struct(">hhih")
@@ -85,7 +85,7 @@ def response_frame(api_key: int, version: int, correlation_id: int, message: Any
     encode_into(message, version, pieces.append)
     size = 4 + sum(map(len, pieces))
     pieces[0] = _PREFIX.pack(size, correlation_id)
-    return join_small(pieces)
+    return [b"".join(pieces)] if size < PART_BYTES_MIN else join_small(pieces)
 
 
 def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> list[Buffer]:

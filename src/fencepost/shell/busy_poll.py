@@ -1,0 +1,46 @@
+"""Look again before going to sleep: falling asleep and waking up cost more than serving a small request.
+
+A client with one request in flight sends the next one some tens of microseconds after an answer. For that long the loop
+is kept turning. When nothing comes the next tries get rarer, up to once in hundreds of requests, so a stream of
+requests further apart, or an idle broker, pays nothing for it.
+"""
+
+import asyncio
+from time import perf_counter_ns
+
+SKIPS_MAX = 512
+
+
+class BusyPoll:
+    def __init__(self, loop: asyncio.AbstractEventLoop, window_us: int) -> None:
+        self._loop = loop
+        self._window_ns = window_us * 1000
+        self._deadline_ns = 0
+        self._is_turning = False
+        self._misses = 0
+        self._skips = 0
+
+    def answered(self) -> None:
+        """One request was served and its answer is out."""
+        if not self._window_ns:
+            return
+        if self._skips:
+            self._skips -= 1
+            return
+        self._deadline_ns = perf_counter_ns() + self._window_ns
+        if not self._is_turning:
+            self._is_turning = True
+            self._loop.call_soon(self._turn)
+
+    def arrived(self) -> None:
+        """Bytes came: from a client that was worth waiting for, if we were."""
+        if self._is_turning:
+            self._misses = 0
+
+    def _turn(self) -> None:
+        if perf_counter_ns() < self._deadline_ns:
+            self._loop.call_soon(self._turn)
+            return
+        self._is_turning = False
+        self._misses += 1
+        self._skips = min(1 << self._misses, SKIPS_MAX)
