@@ -122,6 +122,13 @@ class PartitionCompacted:
     bytes_after: int
 
 
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    topic: str
+    partition: int
+    reason: str
+
+
 class EventFeed:
     """Hands every event to all listeners, and keeps the last ones for whoever asks later."""
 

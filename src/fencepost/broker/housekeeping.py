@@ -1,4 +1,4 @@
-"""What a broker does when nobody asks: retention, compaction, checkpoints, expiry of producers.
+"""What a broker does when nobody asks: retention, checkpoints, expiry of producers. Compaction is `cleaning`.
 
 Every job runs in slices of a bounded number of partitions, so that thousands of idle ones cost next to nothing and
 never hold up a request.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fencepost.broker import handlers
+from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
 from fencepost.broker.connection import Connection
 from fencepost.broker.dispatch import Dispatcher
@@ -62,6 +63,7 @@ class Node:
         self.parked_requests = 0
         self.groups = Groups(self)
         self.housekeeping = Housekeeping(self)
+        self.cleaning = Cleaning(self)
         self._dispatcher = Dispatcher(self, handlers.all_handlers())
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._connections = 0
@@ -79,6 +81,7 @@ class Node:
             self._open_topic(topic)
         self.groups.start()
         self.housekeeping.start()
+        self.cleaning.start()
         self.events.emit(
             BrokerStarted(
                 self.config.node_id,
@@ -91,11 +94,16 @@ class Node:
 
     def stop(self) -> None:
         """Close every log so that the next start needs no recovery."""
-        self.housekeeping.stop()
-        self.groups.stop()
+        self.quiesce()
         self.storage.close(self.logs(), self.clock.wall_ms())
         self.metadata.close()
         self.events.emit(BrokerStopped(self.config.node_id))
+
+    def quiesce(self) -> None:
+        """Stop everything that runs by itself."""
+        self.housekeeping.stop()
+        self.cleaning.stop()
+        self.groups.stop()
 
     # Connections
 
@@ -200,6 +208,7 @@ class Node:
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition in partitions:
             partition.fail(gone)
+            self.cleaning.forget(name, partition.index)
             path = self.storage.delete_log(partition.log)
             self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
         self.groups.topic_deleted(name)

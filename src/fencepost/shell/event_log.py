@@ -8,7 +8,7 @@ from fencepost.broker import events
 from fencepost.broker.events import event_fields
 
 _ERRORS = (events.HandlerFailed, events.StorageFailed)
-_WARNINGS = (events.MalformedRequest, events.ConnectionRefused, events.BatchRefused)
+_WARNINGS = (events.MalformedRequest, events.ConnectionRefused, events.BatchRefused, events.CompactionFailed)
 # Told by metrics, too many for a log.
 _SILENT = (events.DuplicateBatch,)
 

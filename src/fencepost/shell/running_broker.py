@@ -100,8 +100,7 @@ class RunningBroker:
 
     async def abort(self) -> None:
         """Vanish as a killed process does: nothing is written, nothing is answered."""
-        self.node.housekeeping.stop()
-        self.node.groups.stop()
+        self.node.quiesce()
         for server in self._servers:
             server.close()
         self.connections.abort_all()
