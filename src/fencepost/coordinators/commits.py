@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from fencepost.coordinators.context import Now, Topics
 from fencepost.coordinators.group import Group, GroupState
-from fencepost.coordinators.journal import CommittedOffset, OffsetEntry
+from fencepost.coordinators.journal import ZERO_TOPIC_ID, CommittedOffset, OffsetEntry
 from fencepost.coordinators.rebalance import Rebalance
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
@@ -120,7 +120,8 @@ class Commits:
             partition.committed_metadata or "",
             now.wall_ms,
             expire_timestamp_ms,
-            self._topics.id_of(topic) or bytes(16),
+            # The record version that holds an expiry has no room for the id, and memory shows what the log can hold.
+            ZERO_TOPIC_ID if expire_timestamp_ms is not None else self._topics.id_of(topic) or ZERO_TOPIC_ID,
         )
         return OffsetEntry(group_id, topic, partition.partition_index, committed)
 

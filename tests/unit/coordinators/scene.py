@@ -249,7 +249,9 @@ class Scene:
         )
         return ErrorCode(self.call("heartbeat", request, version).value.error_code)
 
-    def leave(self, *member_ids: str, group: str = GROUP, instance: str | None = None, version: int = 5) -> Promise[Any]:
+    def leave(
+        self, *member_ids: str, group: str = GROUP, instance: str | None = None, version: int = 5
+    ) -> Promise[Any]:
         identity = LeaveGroupRequest.MemberIdentity
         members = [identity(member_id=m, group_instance_id=instance) for m in member_ids]
         request = LeaveGroupRequest(group_id=group, member_id=member_ids[0], members=members)
