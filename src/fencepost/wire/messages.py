@@ -7,7 +7,7 @@ attributes of the outer class. `messages.pyi` gives them to type checkers. Encod
 import json
 import re
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 ZERO_UUID = bytes(16)
@@ -21,8 +21,7 @@ def snake_case(name: str) -> str:
 
 @cache
 def _schemas() -> dict[str, Any]:
-    text = resources.files("fencepost.wire").joinpath("schemas.json").read_bytes()
-    decoded: dict[str, Any] = json.loads(text)
+    decoded: dict[str, Any] = json.loads(Path(__file__).with_name("schemas.json").read_bytes())
     return decoded
 
 
