@@ -342,6 +342,19 @@ class TestTransactions:
         log.compact(0)
         assert log.markers() == []
 
+    def test_each_marker_answers_for_its_own_transaction_alone(self):
+        log = CompactedLog()
+        log.put((b"stays", b"1"), pid=1, transactional=True)
+        log.mark(ControlType.COMMIT, 1)
+        log.put((b"a", b"1"), pid=1, transactional=True)
+        log.mark(ControlType.COMMIT, 1)
+        log.put((b"a", b"2"), pid=1)
+        log.roll()
+        for _ in range(3):
+            log.compact(0)
+            log.now += DAY
+        assert log.markers() == [(1, ControlType.COMMIT)]
+
     def test_the_index_of_aborted_transactions_shrinks_with_them(self):
         log = CompactedLog()
         log.put((b"a", b"1"), pid=1, transactional=True)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.peers import java
 
@@ -14,6 +14,8 @@ from fencepost.log.open_transactions import (
     CorruptTransactionIndex,
     OpenTransactions,
 )
+
+unhurried = settings(deadline=None)
 
 
 class MemoryFile:
@@ -50,6 +52,9 @@ class MemoryDisk:
 
     def rename(self, source, target):
         self.files[target] = self.files.pop(source)
+
+
+@unhurried
 
 
 @given(st.lists(st.tuples(st.sampled_from(["begin", "complete", "advance"]), st.integers(0, 5)), max_size=60))
@@ -104,6 +109,9 @@ def history(lengths):
             stable = transactions.complete(firsts[index], offset)
             entries.append(AbortedTransaction(index, firsts[index], offset, stable))
     return entries
+
+
+@unhurried
 
 
 @given(

@@ -1,7 +1,7 @@
 """What a partition accepts from its producers: Kafka's rules, one scenario each."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.peers import java
 
@@ -9,6 +9,7 @@ from fencepost.log.producers import CorruptSnapshot, Origin, ProducerStateManage
 from fencepost.wire.batch import SEQUENCE_MAX, BatchHeader, ControlType, build_batch, control_batch, read_header
 from fencepost.wire.errors import ErrorCode, KafkaError
 
+unhurried = settings(deadline=None)
 PID = 1000
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -372,6 +373,8 @@ class TestSnapshots:
         partition = Partition()
         partition.append(batch(0))
         assert reloaded(partition, NOW + DAY).state.is_empty
+
+    @unhurried
 
     @given(st.data())
     def test_a_damaged_snapshot_is_refused_and_nothing_is_lost(self, data):

@@ -10,7 +10,7 @@ import lz4.frame
 import pytest
 from aiokafka.codec import snappy_decode, snappy_encode
 from backports import zstd
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fencepost.wire.compression import Codec, compress, decompress
@@ -24,6 +24,7 @@ REAL_CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 TEXT = b"".join(b"line %d of a log that repeats itself\n" % number for number in range(5000))
 PLENTY = 1 << 24
 
+unhurried = settings(deadline=None)
 codecs = pytest.mark.parametrize("codec", REAL_CODECS)
 
 
@@ -45,6 +46,7 @@ def outcome(codec: int, data: bytes) -> ErrorCode:
 
 
 @codecs
+@unhurried
 @given(st.binary(max_size=2000), st.integers(1, 400))
 def test_what_goes_in_comes_out(codec, data, repeats):
     content = data * repeats
@@ -108,6 +110,7 @@ def test_truncated_data_is_invalid_wherever_it_ends(codec):
 
 
 @codecs
+@unhurried
 @given(st.binary(min_size=1, max_size=300))
 @example(b"\x28\xb5\x2f\xfd\xff")
 @example(b"\x04\x22\x4d\x18\xff\xff")
@@ -117,6 +120,7 @@ def test_garbage_is_refused_or_read_but_nothing_else(codec, garbage):
 
 
 @codecs
+@unhurried
 @given(st.data())
 def test_flipped_bits_never_escape_as_another_error(codec, data):
     packed = bytearray(compress(codec, TEXT[:2000]))

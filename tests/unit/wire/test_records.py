@@ -5,7 +5,7 @@ import warnings
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AioKafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioKafkaBuilder
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.records.readers import read_batch as kio_read_batch
 
@@ -34,6 +34,7 @@ with warnings.catch_warnings():
 PLENTY = 1 << 24
 NOW = 1_700_000_000_000
 
+unhurried = settings(deadline=None)
 fields = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=80)), max_size=3)
 new_records = st.lists(
@@ -58,6 +59,9 @@ def refusal(batch) -> ErrorCode:
     return refused.value.code
 
 
+@unhurried
+
+
 @given(new_records, codecs, st.integers(0, 2**40))
 def test_records_come_back_as_they_were(records, codec, base_offset):
     batch = build_batch(records, compression=codec, base_offset=base_offset)
@@ -69,6 +73,7 @@ def test_records_come_back_as_they_were(records, codec, base_offset):
 
 
 @pytest.mark.parametrize("builder_class", [AioKafkaBuilder, KafkaPythonBuilder])
+@unhurried
 @given(records=new_records, codec=st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]))
 def test_records_of_foreign_builders_are_read(builder_class, records, codec):
     builder = builder_class(2, codec, True, 7, 1, 0, 1 << 24)
@@ -82,6 +87,7 @@ def test_records_of_foreign_builders_are_read(builder_class, records, codec):
 
 
 @pytest.mark.parametrize("batch_class", [AioKafkaBatch, KafkaPythonBatch])
+@unhurried
 @given(records=new_records, codec=codecs)
 def test_foreign_readers_read_our_records(batch_class, records, codec):
     theirs = batch_class(bytes(build_batch(records, compression=codec)))
@@ -89,11 +95,17 @@ def test_foreign_readers_read_our_records(batch_class, records, codec):
     assert [(r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == records
 
 
+@unhurried
+
+
 @given(new_records)
 def test_kio_reads_our_records(records):
     batch, _ = kio_read_batch(bytes(build_batch(records)), 0)
     assert [(r.key, r.value) for r in batch.records] == [(key, value) for _, key, value, _ in records]
     assert [[(h.key.decode(), h.value) for h in r.headers] for r in batch.records] == [list(r[3]) for r in records]
+
+
+@unhurried
 
 
 @given(new_records, codecs, codecs)
@@ -118,6 +130,9 @@ def test_log_append_time_overrules_every_record():
     assert {record.timestamp for record in AioKafkaBatch(bytes(stamped))} == {NOW + 99}
 
 
+@unhurried
+
+
 @given(new_records)
 def test_a_scan_sees_the_keys_and_tombstones_of_every_record(records):
     batch = build_batch(records)
@@ -127,6 +142,9 @@ def test_a_scan_sees_the_keys_and_tombstones_of_every_record(records):
     expected = [(key, value is None) for _, key, value, _ in records]
     assert [(span.key, span.value_start < 0) for span in spans] == expected
     assert b"".join(payload[span.start : span.end] for span in spans) == payload
+
+
+@unhurried
 
 
 @given(new_records, st.integers(-(2**40), 2**40))
@@ -190,6 +208,8 @@ class TestLies:
         with pytest.raises(KafkaError) as refused:
             read_records(batch, 50_000)
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+    @unhurried
 
     @given(st.data())
     def test_flipped_bytes_are_read_or_refused_but_nothing_else(self, data):
