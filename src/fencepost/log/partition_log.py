@@ -26,6 +26,7 @@ from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.producers import Origin, ProducerStateManager, VerificationGuard
 from fencepost.log.segment import (
     RELATIVE_OFFSET_MAX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     DirectoryEntries,
     Segment,
@@ -529,6 +530,8 @@ class PartitionLog:
         del self._segments[at]
         del self._base_offsets[at]
         self._hints.clear()
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            self._dirty.pop(segment.path_of(suffix), None)
         segment.delete()
         self.note_new_names()
 

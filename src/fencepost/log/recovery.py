@@ -6,11 +6,12 @@ indexes, aborted transactions, leader epochs and producer state are built anew f
 before anyone may read it.
 """
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from fencepost.log.indexes import OffsetIndex, TimeIndex
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
-from fencepost.log.producers import CorruptSnapshot
+from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
 from fencepost.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _OFFSET_DIGITS = 20
 _LOG_NAME_LENGTH = _OFFSET_DIGITS + len(LOG_SUFFIX)
 _NO_TOPIC_ID = bytes(16)
+_RECENT_BATCHES_BYTES = 256 * 1024
 
 
 def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, log_start_offset: int) -> None:
@@ -42,11 +44,8 @@ def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, 
     if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
         names = _finish_interrupted(log, names, now_ms)
     base_offsets, snapshots = _offsets_of(names)
-    if PARTITION_METADATA not in names and log.topic_id != _NO_TOPIC_ID:
-        path = f"{log.directory}/{PARTITION_METADATA}"
-        log.disk.write_bytes(path, encode_partition_metadata(log.topic_id))
-        log.note_dirty(WrittenFile(log.disk, path))
-        log.note_new_names()
+    if log.topic_id != _NO_TOPIC_ID and not (clean and PARTITION_METADATA in names):
+        _write_partition_metadata(log)
     log.log_start_offset = log_start_offset
     if not base_offsets:
         _begin(log, now_ms)
@@ -67,10 +66,8 @@ def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, 
         if end_offset > log.log_start_offset or snapshots:
             reload_producers(log, now_ms, snapshots)
         log._activate(segments[-1])
-    if log.log_end_offset < log.log_start_offset:
-        from fencepost.log.retention import truncate_fully_and_start_at
-
-        truncate_fully_and_start_at(log, log.log_start_offset, now_ms)
+    # Records below the log start are as good as deleted, whether or not they are all there.
+    log.log_end_offset = max(log.log_end_offset, log.log_start_offset)
     while len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
         log._drop_segment(segments[0])
     log.leader_epoch = log.epochs.latest
@@ -98,6 +95,15 @@ def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
         elif name.endswith(SNAPSHOT_SUFFIX):
             snapshots.append(int(name[:_OFFSET_DIGITS]))
     return base_offsets, snapshots
+
+
+def _write_partition_metadata(log: "PartitionLog") -> None:
+    path = f"{log.directory}/{PARTITION_METADATA}"
+    content = encode_partition_metadata(log.topic_id)
+    if not log.disk.exists(path) or log.disk.read_bytes(path) != content:
+        log.disk.write_bytes(path, content)
+        log.note_dirty(WrittenFile(log.disk, path))
+        log.note_new_names()
 
 
 def _begin(log: "PartitionLog", now_ms: int) -> None:
@@ -151,10 +157,14 @@ def reload_producers(log: "PartitionLog", now_ms: int, snapshots: list[int] | No
 
 
 def _load_newest_snapshot(log: "PartitionLog", limit: int, snapshots: list[int], now_ms: int) -> int:
-    """Adopt the newest usable snapshot at or below `limit`; the offset from which the log must be replayed."""
+    """Adopt the newest usable snapshot at or below `limit`; the offset from which the log must be replayed.
+
+    One from before the first segment is of no use: batches that followed it are gone.
+    """
     producers = log.producers
+    start = log.segments[0].base_offset
     for offset in reversed(snapshots):
-        if offset > limit or offset < log.log_start_offset:
+        if offset > limit or offset < start:
             continue
         try:
             data = log.disk.read_bytes(f"{log.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
@@ -162,10 +172,42 @@ def _load_newest_snapshot(log: "PartitionLog", limit: int, snapshots: list[int],
         except (CorruptSnapshot, FileNotFoundError):
             continue
         producers.map_end_offset = producers.snapshot_offset = offset
+        _remember_recent_batches(log, offset)
         return offset
-    start = log.segments[0].base_offset
     producers.truncate_fully_and_start_at(start)
     return start
+
+
+def _remember_recent_batches(log: "PartitionLog", offset: int) -> None:
+    """Give producers of a snapshot as of `offset` their last batches back: the snapshot has one, retries go back five.
+
+    They are at the end of the log for any producer that may still retry, so only so much of it is looked at.
+    """
+    entries = {entry.producer_id: entry for entry in log.producers.producers.values() if entry.batches}
+    recent: dict[int, deque[tuple[int, int, int, int]]] = {producer_id: deque() for producer_id in entries}
+    budget = _RECENT_BATCHES_BYTES if entries else 0
+    for segment in reversed(log.segments):
+        if budget <= 0:
+            break
+        if segment.base_offset >= offset:
+            continue
+        found = segment.find(offset)
+        end = segment.size if found is None else found[0]
+        start = segment.offset_index.position_at_or_before(max(end - budget, 0))
+        budget -= end - start
+        for _, header in reversed(list(read_headers(segment.file, start, end))):
+            entry = entries.get(header.producer_id)
+            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
+                continue
+            batches = recent[header.producer_id]
+            if len(batches) < BATCHES_REMEMBERED_MAX:
+                batches.appendleft(
+                    (header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                )
+    for producer_id, batches in recent.items():
+        if batches and batches[-1][1] == entries[producer_id].batches[-1][1]:
+            entries[producer_id].batches.clear()
+            entries[producer_id].batches.extend(batches)
 
 
 def _replay(log: "PartitionLog", start_offset: int, end_offset: int) -> None:
@@ -304,8 +346,7 @@ def _finish_interrupted(log: "PartitionLog", names: list[str], now_ms: int) -> l
         compacted.rename_files("")
         compacted.close()
     for name in disk.list(directory):
-        if name.endswith(SWAP_SUFFIX):  # a side file whose log had been renamed already
-            target = f"{directory}/{name.removesuffix(SWAP_SUFFIX)}"
-            disk.rename(f"{directory}/{name}", target)
+        if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
+            disk.remove(f"{directory}/{name}")
     disk.sync_directory(directory)
     return disk.list(directory)

@@ -116,7 +116,7 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> None:
             end_offset = offset
         else:
             position, base_offset = found
-            end_offset = min(offset, base_offset)
+            end_offset = max(min(offset, base_offset), log.log_start_offset)
             segment.truncate_to_position(position, end_offset)
         _begin_again(log, segment, end_offset)
         recovery.remove_snapshots_above(log, end_offset)

@@ -58,12 +58,9 @@ class WrittenFile:
         self.path = path
 
     def sync(self) -> None:
-        try:
-            file = self._disk.open(self.path)
-            file.sync()
-            file.close()
-        except FileNotFoundError:
-            pass  # deleted since, with its segment
+        file = self._disk.open(self.path)
+        file.sync()
+        file.close()
 
 
 class DirectoryEntries:

@@ -124,7 +124,8 @@ def read_partition_metadata(disk: Disk, partition_directory: str) -> bytes | Non
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
-    return decode_partition_metadata(path, data)
+    # A power cut soon after the partition was made can leave it empty; who opens the log writes it again.
+    return decode_partition_metadata(path, data) if data else None
 
 
 def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -96,7 +96,10 @@ class RealFile:
         os.ftruncate(descriptor, size)
 
     def sync(self) -> None:
-        descriptor = self._disk.pin(self)
+        try:
+            descriptor = self._disk.pin(self)
+        except FileNotFoundError:
+            return  # removed since it was written: nothing is left to keep
         try:
             _sync_data(descriptor)
         finally:

@@ -1,8 +1,8 @@
 """A file system in memory that forgets, on a power cut, whatever was not synced: bytes, names, renames, removals.
 
 Owns the difference between what a process sees and what would survive. Faults are chosen by the caller or drawn from a
-random source it gives, so that a failure repeats under its seed. Stricter than most real file systems: a synced file whose
-directory was not synced is gone.
+random source it gives, so that a failure repeats under its seed. Stricter than most real file systems: a synced file
+whose directory was not synced is gone.
 """
 
 import dataclasses
@@ -65,14 +65,32 @@ def _apply(content: bytearray, operation: _Operation) -> None:
         content[position : position + len(data)] = data
 
 
-@dataclasses.dataclass(slots=True)
-class _NameChange:
-    """A name that now stands for `inode`; for nothing, if None. A rename is one change of two names."""
+class _Directory:
+    """Names and what they stand for; a change of names is one step, a rename too."""
 
-    path: str
-    inode: _Inode | None
-    renamed_from: str | None = None
-    is_directory: bool = False
+    __slots__ = ("durable", "entries", "pending")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.pending: list[dict[str, _Inode | _Directory | None]] = []
+
+    def change(self, **names: "_Inode | _Directory | None") -> None:
+        _apply_names(self.entries, names)
+        self.pending.append(names)
+
+    def sync(self) -> None:
+        for names in self.pending:
+            _apply_names(self.durable, names)
+        self.pending.clear()
+
+
+def _apply_names(entries: "dict[str, _Inode | _Directory]", names: "dict[str, _Inode | _Directory | None]") -> None:
+    for name, entry in names.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
 
 
 class SimulatedFile:
@@ -106,7 +124,10 @@ class SimulatedFile:
         self._opened().truncate(size)
 
     def sync(self) -> None:
-        self._disk.sync_inode(self._opened(), self.path)
+        try:
+            self._disk.sync_inode(self._opened(), self.path)
+        except FileNotFoundError:
+            pass  # removed since it was written: nothing is left to keep
 
     def close(self) -> None:
         self._inode = None
@@ -118,11 +139,7 @@ class SimulatedDisk:
         self.generation = 0
         self.now_ms = 0
         self.syncs = 0
-        self._inodes: dict[str, _Inode] = {}
-        self._durable_inodes: dict[str, _Inode] = {}
-        self._directories: set[str] = {"/"}
-        self._durable_directories: set[str] = {"/"}
-        self._changes: dict[str, list[_NameChange]] = {}
+        self._root = _Directory()
         self._failing_syncs: list[str] = []
         self._failing_writes: list[tuple[str, int]] = []
 
@@ -140,39 +157,40 @@ class SimulatedDisk:
         """Start over with what survived. Every file handed out before is dead."""
         source = source or random.Random(0)
         self.generation += 1
-        for directory in sorted(self._changes):
-            changes = self._changes[directory]
-            for change in changes[: _surviving(len(changes), mode, source)]:
-                self._make_name_durable(change)
-        self._changes.clear()
-        self._directories = {path for path in self._durable_directories if self._reachable(path)}
-        self._durable_directories = set(self._directories)
-        self._durable_inodes = {
-            path: inode
-            for path, inode in self._durable_inodes.items()
-            if os.path.dirname(path) in self._durable_directories
-        }
-        self._inodes = dict(self._durable_inodes)
-        for path in sorted(self._inodes):
-            inode = self._inodes[path]
-            _cut(inode, mode, source)
-            inode.content = bytearray(inode.durable)
+        for directory in self._all_directories():
+            for names in directory.pending[: _surviving(len(directory.pending), mode, source)]:
+                _apply_names(directory.durable, names)
+            directory.pending.clear()
+        self._restart_from_durable(self._root, mode, source)
         self._failing_syncs.clear()
         self._failing_writes.clear()
 
-    def _reachable(self, path: str) -> bool:
-        while path != "/":
-            if path not in self._durable_directories:
-                return False
-            path = os.path.dirname(path)
-        return True
+    def _all_directories(self) -> list[_Directory]:
+        """Those that can be reached, by what is seen or by what would survive, in an order that repeats."""
+        found = [self._root]
+        for directory in found:
+            for entries in (directory.entries, directory.durable):
+                for _, entry in sorted(entries.items()):
+                    if isinstance(entry, _Directory) and entry not in found:
+                        found.append(entry)
+        return found
+
+    def _restart_from_durable(self, directory: _Directory, mode: PowerCut, source: random.Random) -> None:
+        directory.entries = dict(directory.durable)
+        for _, entry in sorted(directory.entries.items()):
+            if isinstance(entry, _Directory):
+                self._restart_from_durable(entry, mode, source)
+            else:
+                _cut(entry, mode, source)
+                entry.content = bytearray(entry.durable)
 
     # Content
 
     def inode(self, path: str) -> _Inode:
-        if path not in self._inodes:
+        found = self._entry(path)
+        if not isinstance(found, _Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return self._inodes[path]
+        return found
 
     def write_to(self, inode: _Inode, path: str, position: int, data: bytes) -> None:
         for at, (path_part, error) in enumerate(self._failing_writes):
@@ -201,22 +219,22 @@ class SimulatedDisk:
 
     # Names
 
-    def _change(self, change: _NameChange) -> None:
-        self._changes.setdefault(os.path.dirname(change.path), []).append(change)
+    def _entry(self, path: str) -> _Inode | _Directory | None:
+        entry: _Inode | _Directory | None = self._root
+        for name in path.split("/"):
+            if name:
+                entry = entry.entries.get(name) if isinstance(entry, _Directory) else None
+        return entry
 
-    def _make_name_durable(self, change: _NameChange) -> None:
-        if change.is_directory:
-            if change.inode is None and change.renamed_from == change.path:
-                self._durable_directories.discard(change.path)
-            else:
-                self._durable_directories.add(change.path)
-            return
-        if change.renamed_from is not None:
-            self._durable_inodes.pop(change.renamed_from, None)
-        if change.inode is None:
-            self._durable_inodes.pop(change.path, None)
-        else:
-            self._durable_inodes[change.path] = change.inode
+    def _directory(self, path: str) -> _Directory:
+        found = self._entry(path)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return found
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, name = os.path.split(path)
+        return self._directory(parent), name
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         if create:
@@ -224,27 +242,18 @@ class SimulatedDisk:
         return SimulatedFile(self, path)
 
     def _create(self, path: str) -> _Inode:
-        if path not in self._inodes:
-            if os.path.dirname(path) not in self._directories:
-                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-            inode = self._inodes[path] = _Inode()
+        parent, name = self._parent(path)
+        if name not in parent.entries:
+            inode = _Inode()
             inode.modified_ms = self.now_ms
-            self._change(_NameChange(path, inode))
-        return self._inodes[path]
+            parent.change(**{name: inode})
+        return self.inode(path)
 
     def exists(self, path: str) -> bool:
-        return path in self._inodes or path in self._directories
+        return self._entry(path) is not None
 
     def list(self, directory: str) -> list[str]:
-        if directory not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-        prefix = directory.rstrip("/") + "/"
-        paths = [*self._inodes, *self._directories]
-        return sorted(
-            path[len(prefix) :]
-            for path in paths
-            if path.startswith(prefix) and len(path) > len(prefix) and "/" not in path[len(prefix) :]
-        )
+        return sorted(self._directory(directory).entries)
 
     def size(self, path: str) -> int:
         return len(self.inode(path).content)
@@ -253,22 +262,24 @@ class SimulatedDisk:
         return self.inode(path).modified_ms
 
     def make_directory(self, path: str) -> None:
-        missing = []
-        while path not in self._directories:
-            missing.append(path)
-            path = os.path.dirname(path)
-        for directory in reversed(missing):
-            self._directories.add(directory)
-            self._change(_NameChange(directory, None, is_directory=True))
+        if self._entry(path) is None:
+            self.make_directory(os.path.dirname(path))
+            parent, name = self._parent(path)
+            parent.change(**{name: _Directory()})
 
     def read_bytes(self, path: str) -> bytes:
         return bytes(self.inode(path).content)
 
     def write_atomically(self, path: str, data: Buffer) -> None:
         temporary = path + ".tmp"
-        self.write_bytes(temporary, data)
-        self.sync_inode(self.inode(temporary), temporary)
-        self.rename(temporary, path)
+        try:
+            self.write_bytes(temporary, data)
+            self.sync_inode(self.inode(temporary), temporary)
+            self.rename(temporary, path)
+        except OSError:
+            if self.exists(temporary):
+                self.remove(temporary)
+            raise
         self.sync_directory(os.path.dirname(path))
 
     def write_bytes(self, path: str, data: Buffer) -> None:
@@ -278,38 +289,48 @@ class SimulatedDisk:
         self.write_to(inode, path, 0, bytes(data))
 
     def rename(self, source: str, target: str) -> None:
-        inode = self.inode(source)
-        del self._inodes[source]
-        self._inodes[target] = inode
-        self._change(_NameChange(target, inode, renamed_from=source))
+        """A file or a whole directory, within one directory: one change of two names."""
+        parent, name = self._parent(source)
+        other, new_name = self._parent(target)
+        assert parent is other, "a rename from one directory to another is two changes here"
+        if name not in parent.entries:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        parent.change(**{name: None, new_name: parent.entries[name]})
 
     def remove(self, path: str) -> None:
         self.inode(path)
-        del self._inodes[path]
-        self._change(_NameChange(path, None))
+        parent, name = self._parent(path)
+        parent.change(**{name: None})
 
     def remove_tree(self, path: str) -> None:
-        for name in self.list(path):
-            below = f"{path}/{name}"
-            if below in self._directories:
-                self.remove_tree(below)
+        directory = self._directory(path)
+        for name, entry in sorted(directory.entries.items()):
+            if isinstance(entry, _Directory):
+                self.remove_tree(f"{path}/{name}")
             else:
-                self.remove(below)
-        self._directories.discard(path)
-        self._change(_NameChange(path, None, renamed_from=path, is_directory=True))
+                self.remove(f"{path}/{name}")
+        parent, name = self._parent(path)
+        parent.change(**{name: None})
 
     def sync_directory(self, path: str) -> None:
         self.syncs += 1
-        changes = self._changes.pop(path, [])
+        directory = self._directory(path)
         if self._takes_fault(path):
+            directory.pending.clear()
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        for change in changes:
-            self._make_name_durable(change)
+        directory.sync()
 
     def free_bytes(self, path: str) -> int:
-        if self.capacity_bytes is None:
-            return 2**63 - 1
-        return max(self.capacity_bytes - sum(len(inode.content) for inode in self._inodes.values()), 0)
+        return max(self.total_bytes(path) - self._used_bytes(self._root), 0)
+
+    def total_bytes(self, path: str) -> int:
+        return 2**63 - 1 if self.capacity_bytes is None else self.capacity_bytes
+
+    def _used_bytes(self, directory: _Directory) -> int:
+        return sum(
+            self._used_bytes(entry) if isinstance(entry, _Directory) else len(entry.content)
+            for entry in directory.entries.values()
+        )
 
 
 def _surviving(count: int, mode: PowerCut, source: random.Random) -> int:
