@@ -1,0 +1,24 @@
+"""Virtual time: stands still until the scheduler moves it, so that a minute of time-outs costs nothing."""
+
+# Any fixed instant will do; records need timestamps that look like ones.
+START_WALL_MS = 1_700_000_000_000
+
+
+class VirtualClock:
+    def __init__(self, wall_ms: int = START_WALL_MS) -> None:
+        self._monotonic_ms = 0
+        self._wall_lead_ms = wall_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def wall_ms(self) -> int:
+        return self._monotonic_ms + self._wall_lead_ms
+
+    def advance_to(self, monotonic_ms: int) -> None:
+        assert monotonic_ms >= self._monotonic_ms, "time went back"
+        self._monotonic_ms = monotonic_ms
+
+    def jump_wall(self, by_ms: int) -> None:
+        """Somebody set the machine's clock; time-outs must not notice."""
+        self._wall_lead_ms += by_ms

@@ -1,0 +1,92 @@
+"""One queue of everything that is going to happen, in virtual time and in one thread.
+
+Whatever is due at the same moment runs in the order in which it was asked for, so that a run is a function of its
+inputs and its seed. Owns the clock: time passes only between events.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+
+from fencepost.simulation.clock import VirtualClock
+
+Callback = Callable[[], None]
+EVENTS_MAX = 1_000_000
+
+
+class SimulatedTimer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class SimulatedScheduler:
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self._soon: deque[SimulatedTimer] = deque()
+        self._later: list[tuple[int, int, SimulatedTimer]] = []
+        self._count = 0
+
+    def call_soon(self, callback: Callback, /) -> SimulatedTimer:
+        timer = SimulatedTimer(callback)
+        self._soon.append(timer)
+        return timer
+
+    def call_later(self, delay_ms: int, callback: Callback, /) -> SimulatedTimer:
+        timer = SimulatedTimer(callback)
+        self._count += 1
+        heapq.heappush(self._later, (self.clock.monotonic_ms() + max(delay_ms, 0), self._count, timer))
+        return timer
+
+    def run_ready(self) -> None:
+        """Everything that is due now; time does not pass."""
+        self.run_for(0)
+
+    def run_for(self, duration_ms: int) -> None:
+        """Everything that happens within so much time."""
+        self.run_until(lambda: False, duration_ms)
+
+    def run_until(self, holds: Callable[[], bool], within_ms: int) -> bool:
+        """Let things happen, one by one, until the condition holds; whether it did before the time was over."""
+        end_ms = self.clock.monotonic_ms() + within_ms
+        for _ in range(EVENTS_MAX):
+            if holds():
+                return True
+            if not self._step(end_ms):
+                self.clock.advance_to(end_ms)
+                return holds()
+        raise AssertionError(f"still busy after {EVENTS_MAX} events")
+
+    def _step(self, end_ms: int) -> bool:
+        if self._soon:
+            timer = self._soon.popleft()
+        elif self._later and self._later[0][0] <= end_ms:
+            due_ms, _, timer = heapq.heappop(self._later)
+            self.clock.advance_to(due_ms)
+        else:
+            return False
+        if timer.callback is not None:
+            timer.callback()
+        return True
+
+
+class ProcessScheduler:
+    """What one simulated process schedules; nothing of it happens any more once the process is dead."""
+
+    def __init__(self, scheduler: SimulatedScheduler) -> None:
+        self._scheduler = scheduler
+        self.is_alive = True
+
+    def call_soon(self, callback: Callback, /) -> SimulatedTimer:
+        return self._scheduler.call_soon(lambda: self._run(callback))
+
+    def call_later(self, delay_ms: int, callback: Callback, /) -> SimulatedTimer:
+        return self._scheduler.call_later(delay_ms, lambda: self._run(callback))
+
+    def _run(self, callback: Callback) -> None:
+        if self.is_alive:
+            callback()
