@@ -27,6 +27,7 @@ from fencepost.wire.records import RecordSpan, payload_of, rebuild_batch, scan_r
 KEY_BYTES_KEPT_MAX = 32
 """A longer key is remembered by its hash, so that the map's memory depends on the number of keys alone."""
 _HASH_BYTES = 16
+_NO_LIMIT = 2**63
 
 
 class KeyMap:
@@ -44,8 +45,12 @@ class KeyMap:
         return len(self._offsets)
 
     def take(self, spans: Iterable[RecordSpan], base_offset: int, first_dirty_offset: int) -> bool:
-        """Note the keys of a batch. False: there was no room for all of them, the map ends before this batch."""
-        offsets, keys_max = self._offsets, self._keys_max
+        """Note the keys of a batch. False: there was no room for all of them, the map ends before this batch.
+
+        The first batch is always taken, or a pass might get nowhere.
+        """
+        offsets = self._offsets
+        keys_max = self._keys_max if self.latest_offset >= first_dirty_offset else _NO_LIMIT
         for span in spans:
             key, offset = span.key, base_offset + span.offset_delta
             if key is None or offset < first_dirty_offset:

@@ -250,6 +250,15 @@ class TestRecords:
         assert passes > 2
         assert len(log.records()) == 20
 
+    def test_a_batch_with_more_keys_than_the_map_holds_does_not_stop_the_cleaner(self):
+        log = CompactedLog()
+        log.put((b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+        log.put((b"a", b"2"))
+        log.roll()
+        reached = log.compact(keys_max=2).first_dirty_offset
+        assert reached == 4
+        assert log.view() == {b"a": b"2", b"b": b"1", b"c": b"1"}
+
     def test_the_last_batch_stays_empty_so_that_the_end_of_the_cleaned_part_is_known(self):
         log = CompactedLog(config=dataclasses.replace(CONFIG, delete_retention_ms=0))
         log.put((b"a", None))
