@@ -160,7 +160,8 @@ class Runner:
             outcome.rows += self._measure(experiment, subjects)
         except FAILURES as error:
             say(f"{experiment.name}: FAILED: {error}")
-            outcome.failures[experiment.name] = str(error)
+            # The log that may follow is for the eyes of whoever watches, not for the results.
+            outcome.failures[experiment.name] = str(error).splitlines()[0]
 
     def _measure(self, experiment: Experiment, subjects: tuple[Subject, Subject]) -> list[Row]:
         context = self._context

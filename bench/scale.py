@@ -67,6 +67,7 @@ class ManyTopics(Experiment):
 class ManyTopicsIdle(ManyTopics):
     """The same two brokers, restarted cleanly and left alone."""
 
+    name = f"{ManyTopics.name}, restarted"
     pairs_max = 3  # a minute each, and compared with a fixed target rather than a peer
     metrics = (
         Metric("start after a clean stop", "s", lower_is_better=True, absolute_target=3.0),
