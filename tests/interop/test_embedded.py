@@ -1,0 +1,79 @@
+"""The embedded broker and the pytest fixtures that ship with the package, used through a foreign client."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from fencepost import Broker
+from fencepost.shell.running_broker import CannotStart
+
+
+def produce(bootstrap_servers: str, topic: str, values: list[str], partition: int = 0) -> list[int]:
+    offsets: list[int] = []
+
+    def delivered(error, message):
+        assert error is None, error
+        offsets.append(message.offset())
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True})
+    for value in values:
+        producer.produce(topic, value=value, partition=partition, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    return offsets
+
+
+def consume(bootstrap_servers: str, topic: str, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": str(uuid.uuid4())})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    try:
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), timeout=30)
+            assert messages, f"only {len(found)} of {count} came"
+            found += [message.value().decode() for message in messages]
+    finally:
+        consumer.close()
+    return found
+
+
+def test_a_broker_starts_with_its_topics_and_cleans_up_after_itself():
+    with Broker(topics={"purchases": 3}) as broker:
+        data = broker.data
+        assert {path.name for path in data.glob("purchases-*")} == {"purchases-0", "purchases-1", "purchases-2"}
+        assert produce(broker.bootstrap_servers, "purchases", ["a", "b"]) == [0, 1]
+        assert consume(broker.bootstrap_servers, "purchases", 2) == ["a", "b"]
+    assert not data.exists()
+
+
+def test_what_was_acknowledged_survives_kill_and_restart_on_the_same_port():
+    with Broker(topics={"purchases": 1}) as broker:
+        address = broker.bootstrap_servers
+        produce(address, "purchases", ["before"])
+        broker.kill()
+        assert not broker.is_running
+        broker.restart()
+        assert broker.bootstrap_servers == address
+        assert produce(address, "purchases", ["after"]) == [1]
+        assert consume(address, "purchases", 2) == ["before", "after"]
+
+
+def test_a_given_directory_is_kept_and_can_be_started_on_again(tmp_path: Path):
+    with Broker(topics={"purchases": 1}, data=tmp_path) as broker:
+        produce(broker.bootstrap_servers, "purchases", ["kept"])
+    with Broker(data=tmp_path) as broker:
+        assert consume(broker.bootstrap_servers, "purchases", 1) == ["kept"]
+
+
+def test_two_brokers_cannot_share_a_directory(tmp_path: Path):
+    with Broker(data=tmp_path), pytest.raises(CannotStart, match="in use by another broker"):
+        Broker(data=tmp_path).start()
+
+
+def test_the_fixtures_that_ship_with_the_package_give_a_broker_and_a_fresh_topic(fencepost_broker, fencepost_topic):
+    assert produce(fencepost_broker.bootstrap_servers, fencepost_topic, ["x"]) == [0]
+
+
+def test_each_test_gets_its_own_topic(fencepost_broker, fencepost_topic):
+    assert produce(fencepost_broker.bootstrap_servers, fencepost_topic, ["y"]) == [0]
