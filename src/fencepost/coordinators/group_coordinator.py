@@ -1,8 +1,8 @@
 """The group coordinator as the broker sees it: one method per request, each answering through a Promise.
 
 Owns the wiring of the parts and the checks that come before any of them: is the group id valid, is its partition ours
-and loaded. The broker loads and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_ms`, which
-any call may have moved.
+and loaded. The broker loads and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_ms`. That
+moves with calls and with writes that become durable; `deadline_moved` tells when it came nearer.
 """
 
 from collections.abc import Callable, Iterable
@@ -63,6 +63,7 @@ class GroupCoordinator:
         clock: Clock,
         randomness: Randomness,
         events: Callable[[object], None],
+        deadline_moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.partition_count = config.offsets_topic_num_partitions
         """Partitions of __consumer_offsets; the broker corrects it if the topic was created with another number."""
@@ -76,7 +77,7 @@ class GroupCoordinator:
             decompressed_batch_bytes_max=config.decompressed_batch_max_bytes,
         )
         self._config = config
-        self._timers = Timers()
+        self._timers = Timers(deadline_moved)
         self._rebalance = Rebalance(config, self.runtime, self._timers, events)
         self._joins = Joins(self._rebalance, randomness)
         self._membership = Membership(self._rebalance)

@@ -21,7 +21,7 @@ from fencepost.ports import Buffer, Clock
 from fencepost.promise import Promise
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType, iterate_headers, read_marker
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from fencepost.wire.records import read_records
+from fencepost.wire.records import Record, read_records
 
 E = TypeVar("E")
 M = TypeVar("M", bound="StateMachine[Any]")
@@ -160,19 +160,30 @@ class CoordinatorRuntime(Generic[M, E]):
         shard = self._shards[partition]
         assert shard.state is ShardState.LOADING
         view = memoryview(batches)
+        # Of plain records only the last of each key counts, as it would after compaction: most need not be decoded.
+        latest: dict[bytes | None, Record] = {}
         for position, header in iterate_headers(view):
             batch = view[position : position + header.size_bytes]
-            if header.is_control:
+            shard.next_position = header.next_offset
+            if not header.is_control:
+                records = read_records(batch, self._decompressed_batch_bytes_max)
+                if not header.is_transactional:
+                    for record in records:
+                        latest.pop(record.key, None)
+                        latest[record.key] = record
+                    shard.record_count += header.record_count
+                    continue
+                self._replay_records(partition, shard, NO_PRODUCER_ID, latest.values())
+                shard.record_count += header.record_count
+                self._replay_records(partition, shard, header.producer_id, records)
+            else:
+                self._replay_records(partition, shard, NO_PRODUCER_ID, latest.values())
                 # Compaction may leave a control batch without its record.
                 marker = read_marker(batch) if header.record_count else None
                 if marker is not None:
-                    committed = marker.control_type == ControlType.COMMIT
-                    shard.machine.end_transaction(header.producer_id, committed)
-            else:
-                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-                for record in read_records(batch, self._decompressed_batch_bytes_max):
-                    self._replay_record(partition, shard, producer_id, record.offset, record.key, record.value)
-            shard.next_position = header.next_offset
+                    shard.machine.end_transaction(header.producer_id, marker.control_type == ControlType.COMMIT)
+            latest.clear()
+        self._replay_records(partition, shard, NO_PRODUCER_ID, latest.values())
 
     def finish_loading(self, partition: int, now: Now) -> None:
         shard = self._shards[partition]
@@ -287,19 +298,19 @@ class CoordinatorRuntime(Generic[M, E]):
         for write in writes:
             write.done.resolve(written)
 
-    def _replay_record(
-        self, partition: int, shard: _Shard[M, E], producer_id: int, offset: int, key: bytes | None, value: bytes | None
+    def _replay_records(
+        self, partition: int, shard: _Shard[M, E], producer_id: int, records: Iterable[Record]
     ) -> None:
-        shard.record_count += 1
-        try:
-            if key is None:
-                raise UnknownRecordType("a record without a key")
-            entry = self._decode(key, value)
-        except (UnknownRecordType, MalformedMessage) as error:
-            shard.skipped_count += 1
-            self._events(RecordSkipped(self.topic, partition, offset, str(error)))
-            return
-        shard.machine.replay(offset, producer_id, entry)
+        for record in records:
+            try:
+                if record.key is None:
+                    raise UnknownRecordType("a record without a key")
+                entry = self._decode(record.key, record.value)
+            except (UnknownRecordType, MalformedMessage) as error:
+                shard.skipped_count += 1
+                self._events(RecordSkipped(self.topic, partition, record.offset, str(error)))
+            else:
+                shard.machine.replay(record.offset, producer_id, entry)
 
     def _active(self, partition: int) -> _Shard[M, E]:
         shard = self._shards.get(partition)

@@ -14,7 +14,9 @@ Callback = Callable[[Now], None]
 
 
 class Timers:
-    def __init__(self) -> None:
+    def __init__(self, on_sooner: Callable[[], None] = lambda: None) -> None:
+        """`on_sooner` is called when the next deadline has come nearer, so that whoever sleeps can be woken in time."""
+        self._on_sooner = on_sooner
         self._heap: list[tuple[int, int, Hashable]] = []
         self._armed: dict[Hashable, tuple[int, Callback]] = {}
         # The deadline under which a key stands in the heap; at most one entry of a key counts.
@@ -33,6 +35,8 @@ class Timers:
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued[0]:
             self._push(key, deadline_ms)
+            if self._heap[0][2] == key:
+                self._on_sooner()
 
     def cancel(self, key: Hashable) -> None:
         self._armed.pop(key, None)

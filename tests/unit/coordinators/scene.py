@@ -50,20 +50,19 @@ class Scene(GroupCalls):
         self.is_disk_slow = False
         self.unsynced: list[tuple[Promise[AppendOutcome], AppendOutcome]] = []
         self._randomness = CountingRandomness()
-        self._start()
+        self.restart()
 
     # The stage
 
-    def _start(self) -> None:
+    def restart(self, batches_per_read: int = 1_000) -> None:
+        """A new coordinator that knows nothing but the log."""
+        self.unsynced.clear()
         self.coordinator = GroupCoordinator(
             self.config, self._append, self.topics, self, self._randomness, self.events.append
         )
-        self.coordinator.runtime.load(0, [bytes(batch) for batch in self.log], self.now)
-
-    def restart(self) -> None:
-        """A new coordinator that knows nothing but the log."""
-        self.unsynced.clear()
-        self._start()
+        starts = range(0, len(self.log), batches_per_read)
+        reads = [b"".join(self.log[start : start + batches_per_read]) for start in starts]
+        self.coordinator.runtime.load(0, reads, self.now)
 
     def monotonic_ms(self) -> int:
         return self.milliseconds

@@ -66,10 +66,9 @@ def test_the_state_after_a_restart_equals_the_state_before() -> None:
     a_long_story(scene)
     before = durable_state(scene)
     assert {"wide", "shop", "simple", "tx", "emptied", GROUP} == set(before["groups"])
-    scene.restart()
-    assert durable_state(scene) == before
-    scene.restart()
-    assert durable_state(scene) == before
+    for batches_per_read in (1, 2, 3, 7, 1_000):
+        scene.restart(batches_per_read)
+        assert durable_state(scene) == before
 
 
 def test_members_go_on_after_a_restart_with_sessions_that_start_anew() -> None:

@@ -1,0 +1,182 @@
+"""The runtime by itself, with a state machine that only adds: order, durability, rollback, loading."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from fencepost.coordinators.context import Now
+from fencepost.coordinators.events import WriteFailed
+from fencepost.coordinators.journal import JournalRecord
+from fencepost.coordinators.runtime import AppendOutcome, ApplyWhen, CoordinatorRuntime, ShardState
+from fencepost.promise import Promise
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+NOW = Now(0, 0)
+
+
+class Total:
+    """Words in the order in which they were applied."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.positions: list[int] = []
+
+    def replay(self, position: int, producer_id: int, entry: str) -> Callable[[], None]:
+        self.words.append(entry)
+        self.positions.append(position)
+
+        def take_back() -> None:
+            assert self.words.pop() == entry
+            self.positions.pop()
+
+        return take_back
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None: ...
+
+    def loaded(self, now: Now) -> None: ...
+
+    def unloaded(self) -> None: ...
+
+
+class Words:
+    def encode_entry(self, entry: str) -> JournalRecord:
+        return JournalRecord(entry.encode(), b"")
+
+    def decode_entry(self, key: bytes, value: bytes | None) -> str:
+        return key.decode()
+
+
+class Machinery:
+    def __init__(self, apply_when: ApplyWhen = ApplyWhen.APPENDED) -> None:
+        self.appended: list[tuple[Sequence[JournalRecord], Promise[AppendOutcome]]] = []
+        self.refusal: KafkaError | None = None
+        self.events: list[object] = []
+        self.runtime: CoordinatorRuntime[Total, str] = CoordinatorRuntime(
+            "__words", lambda partition: Total(), Words(), self._append, self, self.events.append, apply_when=apply_when
+        )
+        self.runtime.load(0, [], NOW)
+
+    def monotonic_ms(self) -> int:
+        return 5
+
+    def wall_ms(self) -> int:
+        return 6
+
+    def _append(self, partition: int, records: Sequence[JournalRecord], **_: object) -> Promise[AppendOutcome]:
+        if self.refusal is not None:
+            raise self.refusal
+        promise: Promise[AppendOutcome] = Promise()
+        self.appended.append((records, promise))
+        return promise
+
+    @property
+    def words(self) -> list[str]:
+        return self.runtime.machine(0).words
+
+    def outcome(self, index: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.appended[index][1].resolve(AppendOutcome(error))
+
+
+def test_groups_see_a_write_at_once_and_answer_when_it_is_durable() -> None:
+    machinery = Machinery()
+    done = machinery.runtime.schedule_write(0, ["a", "b"])
+    assert machinery.words == ["a", "b"]
+    assert not done.done
+    machinery.outcome(0)
+    assert (done.value.error, done.value.now) == (ErrorCode.NONE, Now(5, 6))
+
+
+def test_transactions_see_a_write_only_when_it_is_durable() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    seen_when_answered: list[list[str]] = []
+    done = machinery.runtime.schedule_write(0, ["a"])
+    done.then(lambda _: seen_when_answered.append(list(machinery.words)))
+    assert machinery.words == []
+    machinery.outcome(0)
+    assert seen_when_answered == [["a"]]
+
+
+def test_a_transaction_that_was_not_durable_was_never_seen() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    done = machinery.runtime.schedule_write(0, ["a"])
+    machinery.outcome(0, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert done.value.error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert machinery.words == []
+
+
+def test_a_read_waits_for_the_writes_before_it_and_for_no_others() -> None:
+    machinery = Machinery()
+    assert machinery.runtime.schedule_write(0, []).done
+    machinery.runtime.schedule_write(0, ["a"])
+    read = machinery.runtime.schedule_write(0, [])
+    machinery.runtime.schedule_write(0, ["b"])
+    assert not read.done
+    machinery.outcome(0)
+    assert read.value.error is ErrorCode.NONE
+
+
+def test_what_failed_and_what_came_after_it_is_undone_newest_first() -> None:
+    machinery = Machinery()
+    writes = [machinery.runtime.schedule_write(0, [word, word + "'"]) for word in "abcd"]
+    order: list[int] = []
+    for index, write in enumerate(writes):
+        write.then(lambda _, index=index: order.append(index))  # type: ignore[misc]
+    machinery.outcome(0)
+    machinery.outcome(1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert machinery.words == ["a", "a'"]
+    assert [write.value.error.name for write in writes] == ["NONE"] + ["KAFKA_STORAGE_ERROR"] * 3
+    assert order == [0, 1, 2, 3]
+    assert machinery.events[-1] == WriteFailed("__words", 0, ErrorCode.KAFKA_STORAGE_ERROR, 3)
+    machinery.outcome(2)
+    machinery.outcome(3, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert machinery.words == ["a", "a'"]
+
+
+def test_a_refused_append_applies_nothing() -> None:
+    machinery = Machinery()
+    machinery.refusal = KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+    assert machinery.runtime.schedule_write(0, ["a"]).value.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert machinery.words == []
+
+
+def test_positions_grow_with_the_log_whatever_becomes_of_the_writes() -> None:
+    machinery = Machinery()
+    machinery.runtime.schedule_write(0, ["a", "b"])
+    machinery.outcome(0, ErrorCode.KAFKA_STORAGE_ERROR)
+    machinery.runtime.schedule_write(0, ["c"])
+    machinery.runtime.schedule_write(0, ["d"])
+    assert machinery.runtime.machine(0).positions == [2, 3]
+
+
+def test_a_writer_may_have_shown_its_state_already() -> None:
+    machinery = Machinery()
+    done = machinery.runtime.schedule_write(0, ["a"], replay=False)
+    machinery.outcome(0)
+    assert done.value.error is ErrorCode.NONE
+    assert machinery.words == []
+
+
+def test_a_partition_that_is_not_active_answers_what_it_is() -> None:
+    machinery = Machinery()
+    for state, error in (
+        (ShardState.NOT_OWNER, ErrorCode.NOT_COORDINATOR),
+        (ShardState.LOADING, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ):
+        if state is ShardState.LOADING:
+            machinery.runtime.start_loading(7)
+        assert machinery.runtime.state_of(7) is state
+        with pytest.raises(KafkaError) as refused:
+            machinery.runtime.schedule_write(7, ["a"])
+        assert refused.value.code is error
+    machinery.runtime.finish_loading(7, NOW)
+    assert machinery.runtime.state_of(7) is ShardState.ACTIVE
+
+
+def test_outcomes_that_arrive_after_the_partition_was_given_up_change_nothing() -> None:
+    machinery = Machinery()
+    done = machinery.runtime.schedule_write(0, ["a"])
+    machinery.runtime.unload(0)
+    assert done.value.error is ErrorCode.NOT_COORDINATOR
+    machinery.runtime.load(0, [], NOW)
+    machinery.outcome(0, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert machinery.words == []
