@@ -41,6 +41,8 @@ class Groups:
             node.clock,
             node.randomness,
             node.events.emit,
+            # Writes that become durable move deadlines too, with no call to go with them.
+            deadline_moved=self.schedule,
         )
         self._timer: Timer | None = None
         self._timer_due_ms = 0
