@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
 NO_TOPIC_ID = bytes(16)
+# These have a field for the topic's id, but it may not be used yet.
+NAMES_ONLY_VERSIONS = (10, 11)
 OPERATIONS_NOT_ASKED = -(2**31)
 # Without an authorizer everyone may do everything: bit n is operation n of Kafka's AclOperation.
 TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -49,16 +51,26 @@ def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResp
     )
     if call.version in range(8, 11) and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if call.version in NAMES_ONLY_VERSIONS and any(
+        wanted.name is None or wanted.topic_id != NO_TOPIC_ID for wanted in request.topics or ()
+    ):
+        return MetadataResponse(
+            topics=[
+                _Topic(error_code=ErrorCode.INVALID_REQUEST, name=wanted.name or "", topic_id=wanted.topic_id)
+                for wanted in request.topics or ()
+            ]
+        )
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
         response.topics = [_describe(node, topic, request) for topic in node.metadata.topics.values()]
         return response
     may_create = request.allow_auto_topic_creation or call.version < 4
-    for wanted in request.topics or ():
-        if wanted.topic_id != NO_TOPIC_ID:
-            response.topics.append(_by_id(node, wanted.topic_id, request))
+    # Named twice is answered once: a topic of many partitions is a large answer to a small request.
+    for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in request.topics or ()):
+        if topic_id != NO_TOPIC_ID:
+            response.topics.append(_by_id(node, topic_id, request))
         else:
-            response.topics.append(_by_name(node, wanted.name, request, may_create))
+            response.topics.append(_by_name(node, name, request, may_create))
     return response
 
 
@@ -114,7 +126,8 @@ def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         start_at = request.cursor.partition_index
         if start_at < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "negative partition in the cursor")
+            response.topics = [topic_response(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names]
+            return response
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     for name in names:
         if left == 0:
