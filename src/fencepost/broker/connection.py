@@ -33,6 +33,7 @@ class Call:
 class Connection:
     __slots__ = (
         "_answers",
+        "_failed",
         "_flush_scheduled",
         "_is_muted",
         "_scheduler",
@@ -56,6 +57,7 @@ class Connection:
         scheduler: Scheduler,
         write: Callable[[list[Buffer]], None],
         close: Callable[[str], None],
+        failed: Callable[[Call, Exception], None],
         pipelined_requests_max: int,
     ) -> None:
         self.number = number
@@ -71,6 +73,7 @@ class Connection:
         self.software = ""
         self._scheduler = scheduler
         self._write = write
+        self._failed = failed
         self._answers: deque[list[Any]] = deque()  # [call, message or None while it is parked, is answered]
         self._is_muted = False
         self._flush_scheduled = False
@@ -112,16 +115,23 @@ class Connection:
         """Write every answer that is ready and not behind one that is not."""
         answers = self._answers
         parts: list[Buffer] = []
+        failure: tuple[Call, Exception] | None = None
         while answers and answers[0][2]:
             call, message, _ = answers.popleft()
             # A hot handler may hand over finished bytes; any other message is encoded here.
-            parts += (
-                message
-                if type(message) is list
-                else response_frame(call.api_key, call.version, call.correlation_id, message)
-            )
+            if type(message) is list:
+                parts += message
+                continue
+            try:
+                parts += response_frame(call.api_key, call.version, call.correlation_id, message)
+            except Exception as error:
+                failure = call, error
+                answers.clear()
+                break
         if parts:
             self._write(parts)
+        if failure is not None:
+            self._failed(*failure)
 
     def closed(self) -> None:
         """The socket is gone: nobody reads what is still to come."""

@@ -59,7 +59,7 @@ class Dispatcher:
             self._malformed(connection, api_key, version, str(error))
             return
         except Exception as error:
-            self._failed(connection, api_key, version, error)
+            self.failed(call, error)
             return
         if type(answer) is Promise:
             connection.park(call, answer, pipelined=handler.pipelined)
@@ -71,7 +71,11 @@ class Dispatcher:
             self._malformed(connection, api_key, version, "unsupported API or version")
             return
         # The one call that must be answered in any version: in the oldest form, with the versions that would do.
-        header = read_request_header(frame, is_known=False)
+        try:
+            header = read_request_header(frame, is_known=False)
+        except MalformedMessage as error:
+            self._malformed(connection, api_key, version, str(error))
+            return
         call = Call(connection, api_key, 0, header.correlation_id, None)
         low, high = API_VERSIONS[ApiKey.API_VERSIONS]
         keys = [ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=low, max_version=high)]
@@ -81,8 +85,10 @@ class Dispatcher:
         self._node.events.emit(MalformedRequest(connection.number, connection.peer_host, api_key, version, reason))
         connection.close(reason)
 
-    def _failed(self, connection: Connection, api_key: int, version: int, error: Exception) -> None:
-        api = ApiKey(api_key).camel_name
+    def failed(self, call: Call, error: Exception) -> None:
+        """An error of ours, not of the client's: told in full to whoever runs the broker."""
+        api = ApiKey(call.api_key).camel_name
         reason = str(error) if isinstance(error, KafkaError) else repr(error)
-        self._node.events.emit(HandlerFailed(api, version, reason, traceback.format_exc()))
-        connection.close(f"{api} failed")
+        trace = "".join(traceback.format_exception(error))
+        self._node.events.emit(HandlerFailed(api, call.version, reason, trace))
+        call.connection.close(f"{api} failed")

@@ -112,7 +112,14 @@ class Node:
     ) -> Connection:
         self._connections += 1
         return Connection(
-            self._connections, peer_host, listener, self.scheduler, write, close, self.config.pipelined_requests_max
+            self._connections,
+            peer_host,
+            listener,
+            self.scheduler,
+            write,
+            close,
+            self._dispatcher.failed,
+            self.config.pipelined_requests_max,
         )
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
