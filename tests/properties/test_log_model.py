@@ -8,6 +8,7 @@ the batches says.
 import dataclasses
 import random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -161,14 +162,11 @@ class LogMachine(RuleBasedStateMachine):
         before = repr(self.log)
         state = self.log.producers.take_snapshot()
         self.disk.capacity_bytes = 0
-        try:
-            batch = build_batch(self.records(2, 50, 0), producer_id=300, producer_epoch=0, base_sequence=0)
+        batch = build_batch(self.records(2, 50, 0), producer_id=300, producer_epoch=0, base_sequence=0)
+        with pytest.raises(KafkaError) as refusal:
             self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
-            raise AssertionError("there was no room")
-        except KafkaError as error:
-            assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
-        finally:
-            self.disk.capacity_bytes = None
+        self.disk.capacity_bytes = None
+        assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         assert repr(self.log) == before
         assert self.log.producers.take_snapshot() == state
 

@@ -68,8 +68,10 @@ def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, 
         log._activate(segments[-1])
     # Records below the log start are as good as deleted, whether or not they are all there.
     log.log_end_offset = max(log.log_end_offset, log.log_start_offset)
-    while len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
-        log._drop_segment(segments[0])
+    if len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
+        from fencepost.log.retention import delete_breached_segments
+
+        delete_breached_segments(log)
     log.leader_epoch = log.epochs.latest
     log.synced_offset = log.high_watermark = log._sync_requested_offset = log.log_end_offset
     if not log.producers.transactions.is_empty:
@@ -244,7 +246,8 @@ def remove_stray_snapshots(log: "PartitionLog") -> None:
 
 def _recover(log: "PartitionLog", recovery_point: int, snapshots: list[int], epochs_known: bool, now_ms: int) -> None:
     segments = log._segments
-    first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not synced.
+    first = max((at for at, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
     scan_from = segments[first].base_offset
     if epochs_known:
         log.epochs.truncate_from_end(scan_from)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fencepost.log import recovery
-from fencepost.log.segment import SWAP_SUFFIX, Segment
+from fencepost.log.segment import SNAPSHOT_SUFFIX, SWAP_SUFFIX, Segment, offset_name
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def delete_records_before(log: "PartitionLog", offset: int) -> int:
         )
     if offset > log.log_start_offset:
         _raise_log_start_offset(log, offset)
-        _delete_breached_segments(log)
+        delete_breached_segments(log)
     return log.log_start_offset
 
 
 def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     if log.failure is not None:
         return 0
-    deleted = _delete_breached_segments(log)
+    deleted = delete_breached_segments(log)
     config = log.config
     if not config.is_deleted:
         return deleted
@@ -76,18 +76,33 @@ def _delete_oldest_while(log: "PartitionLog", predicate: Callable[[Segment], boo
     first_kept = log.segments[count].base_offset
     if first_kept > log.log_start_offset:
         _raise_log_start_offset(log, first_kept)
-    for segment in list(log.segments[:count]):
-        log._drop_segment(segment)
+    _delete_oldest(log, count)
     return count
 
 
-def _delete_breached_segments(log: "PartitionLog") -> int:
+def delete_breached_segments(log: "PartitionLog") -> int:
     """Segments that lie below the log start altogether."""
     count = 0
-    while len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
-        log._drop_segment(log.segments[0])
+    while count + 1 < len(log.segments) and log.segments[count + 1].base_offset <= log.log_start_offset:
         count += 1
+    if count:
+        _delete_oldest(log, count)
     return count
+
+
+def _delete_oldest(log: "PartitionLog", count: int) -> None:
+    try:
+        # What is known of producers must not go with the batches it came from.
+        snapshot = f"{log.directory}/{offset_name(log.segments[count].base_offset, SNAPSHOT_SUFFIX)}"
+        unsynced = log._dirty.pop(snapshot, None)
+        if unsynced is not None:
+            unsynced.sync()
+            log.disk.sync_directory(log.directory)
+        for segment in list(log.segments[:count]):
+            log._drop_segment(segment)
+    except OSError as error:
+        log.mark_failed(error)
+        raise log.storage_error() from error
 
 
 def _raise_log_start_offset(log: "PartitionLog", offset: int) -> None:
