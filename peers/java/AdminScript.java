@@ -34,6 +34,8 @@ public final class AdminScript {
     private static final ObjectMapper JSON = new ObjectMapper().enable(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS);
     /** For calls that the client repeats until it gives up. */
     private static final int UNANSWERED_MS = 1000;
+    /** Kafka's broker hears of a change of its controller a little after the client does. */
+    private static final int PROPAGATION_MS = 150;
     private static final long THEN = 1_700_000_000_000L;
     private final Admin admin;
     private final String bootstrap;
@@ -451,9 +453,19 @@ public final class AdminScript {
         });
         step("deleteTopics: by unknown id", () -> admin.deleteTopics(TopicCollection.ofTopicIds(List.of(new Uuid(1, 2)))).all().get());
         step("deleteTopics: again", () -> admin.deleteTopics(List.of("plain")).all().get());
-        step("listTopics: after deletion", () -> sorted(admin.listTopics().names().get()));
+        step("listTopics: after deletion", () -> {
+            var names = sorted(admin.listTopics().names().get());
+            for (int i = 0; i < 100 && (names.contains("plain") || names.contains("assigned")); i++) {
+                Thread.sleep(20);
+                names = sorted(admin.listTopics().names().get());
+            }
+            return names;
+        });
         step("createTopics: a deleted name again", () -> {
             admin.createTopics(List.of(new NewTopic("plain", 1, (short) 1))).all().get();
+            for (int i = 0; i < 100 && !admin.listTopics().names().get().contains("plain"); i++) {
+                Thread.sleep(20);
+            }
             return offset(new TopicPartition("plain", 0), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
         });
     }
@@ -503,6 +515,7 @@ public final class AdminScript {
             if (resource.type() == ConfigResource.Type.BROKER) {
                 return "done";
             }
+            Thread.sleep(PROPAGATION_MS);
             return overridden(resource);
         });
     }

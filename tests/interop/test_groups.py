@@ -34,12 +34,12 @@ def once_each(*labels: str) -> dict[str, int]:
     return {f"{record.partition}/{record.key}": 1 for label in labels for record in wave(label)}
 
 
-def settle(holds: Callable[[], bool], what: str) -> None:
+def settle(holds: Callable[[], bool], what: str, *members: Member) -> None:
     """Waits for a state of several processes together."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
     while not holds():
         if time.monotonic() > deadline:
-            pytest.fail(f"the group did not settle: {what}")
+            pytest.fail(f"the group did not settle: {what}\n{state_of(*members)}")
         time.sleep(0.05)
 
 
@@ -49,7 +49,7 @@ def share(first: Member, second: Member) -> bool:
 
 
 def state_of(*members: Member) -> str:
-    return "; ".join(f"{m.process.name}: {sorted(m.assignment)}, {m.process.output[-2000:]}" for m in members)
+    return "\n".join(f"{m.process.name}: {m.process.events[-20:]}\n{m.process.output[-2000:]}" for m in members)
 
 
 def committed(broker: BrokerProcess, group: str, topic: str) -> dict[int, int]:
@@ -73,7 +73,7 @@ def test_two_members_share_a_topic_and_hand_over_without_loss_or_repetition(
         settle(lambda: sum(committed(broker, group, topic).values()) == PARTITIONS * PER_PARTITION, "first commit")
 
         with client.member(broker.bootstrap_servers, group, topic, client_id="second") as second:
-            settle(lambda: share(first, second), f"two members share\n{state_of(first, second)}")
+            settle(lambda: share(first, second), "two members share", first, second)
             CONFLUENT.produce(broker.bootstrap_servers, topic, wave("together"))
             settle(lambda: len(processed(first, second)) == 2 * PARTITIONS * PER_PARTITION, "the second wave")
             assert second.records, "the second member has work"
@@ -128,7 +128,7 @@ def test_a_killed_member_is_missed_and_its_partitions_are_taken_over(
         CONFLUENT.member(broker.bootstrap_servers, group, topic, **options) as first,
         CONFLUENT.member(broker.bootstrap_servers, group, topic, **options) as second,
     ):
-        settle(lambda: share(first, second), state_of(first, second))
+        settle(lambda: share(first, second), "two members share", first, second)
         first.kill()
         second.wait_for_assignment(lambda owned: len(owned) == PARTITIONS)
         CONFLUENT.produce(broker.bootstrap_servers, topic, wave("after"))
@@ -145,7 +145,7 @@ def test_cooperative_members_keep_what_they_have_while_others_join(
     with JAVA.member(broker.bootstrap_servers, group, topic, **options) as first:
         first.wait_for_assignment(lambda owned: len(owned) == PARTITIONS)
         with JAVA.member(broker.bootstrap_servers, group, topic, **options) as second:
-            settle(lambda: share(first, second), state_of(first, second))
+            settle(lambda: share(first, second), "two members share", first, second)
             assert len(first.assignment) == len(second.assignment) == PARTITIONS // 2
             # The point of cooperation: only what moves is given up, the rest is never interrupted.
             revoked = [partition for event in first.events("revoked") for partition in event["partitions"]]
@@ -169,7 +169,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     options = {"session_timeout_ms": 30_000}
     with CONFLUENT.member(broker.bootstrap_servers, group, topic, instance_id="one", **options) as stays:
         with CONFLUENT.member(broker.bootstrap_servers, group, topic, instance_id="two", **options) as goes:
-            settle(lambda: share(stays, goes), state_of(stays, goes))
+            settle(lambda: share(stays, goes), "two members share", stays, goes)
             kept, owned = set(stays.assignment), set(goes.assignment)
             rebalances = len(stays.events("assigned"))
             goes.leave()  # a static member does not tell the group
@@ -193,7 +193,7 @@ def test_the_other_assignors_of_a_client_share_the_topic_too(
         client.member(broker.bootstrap_servers, group, topic, assignor=assignor) as first,
         client.member(broker.bootstrap_servers, group, topic, assignor=assignor) as second,
     ):
-        settle(lambda: share(first, second), state_of(first, second))
+        settle(lambda: share(first, second), "two members share", first, second)
         CONFLUENT.produce(broker.bootstrap_servers, topic, wave("dealt"))
         settle(lambda: len(processed(first, second)) == PARTITIONS * PER_PARTITION, "the wave")
         assert processed(first, second) == once_each("dealt")

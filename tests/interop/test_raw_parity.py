@@ -1,12 +1,13 @@
 """The same bytes to both brokers, the same answers from both: error codes, fields, closed connections."""
 
-import pprint
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.interop.allowed import RAW, unexpected
 from tests.interop.cases import CASES, Case, Peer
+from tests.interop.differences import differences
 from tests.peers import schemas
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
@@ -42,7 +43,13 @@ def test_both_brokers_answer_alike(case: Case, brokers: tuple[BrokerProcess, Bro
     if case.name.startswith("api versions in an unknown version"):
         # The ranges themselves are compared by the test below.
         expected, found = ((answer[0], answer[1] > 0, answer[3]) for answer in (expected, found))
-    assert found == expected, f"apache:\n{pprint.pformat(expected, width=150)}\nfencepost:\n{pprint.pformat(found, width=150)}"
+    problems = unexpected(differences(expected, found), RAW.get(case.name))
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def test_every_allowed_difference_belongs_to_a_case() -> None:
+    assert set(RAW) <= {case.name for case in CASES}
 
 
 def test_advertised_versions_are_kafkas(brokers: tuple[BrokerProcess, BrokerProcess]) -> None:

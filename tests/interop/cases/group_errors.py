@@ -266,7 +266,7 @@ def delete_groups(peer: Peer) -> Any:
     used, offline = peer.name("used"), peer.name("offline")
     stable(peer, used)
     commit(peer, offline, peer.topic(), 1)
-    names = [used, offline, peer.name("unknown"), ""]
+    names = [used, offline, peer.name("unknown")]
     first = peer.settled("DeleteGroups", 2, {"GroupsNames": names})
     return sorted(comparable(first)["Results"], key=lambda result: result["GroupId"]), comparable(
         peer.settled("DeleteGroups", 2, {"GroupsNames": [offline]})
@@ -278,7 +278,7 @@ def describe_groups_of_every_kind_and_version(peer: Peer) -> Any:
     used, offline = peer.name("used"), peer.name("offline")
     stable(peer, used, GroupInstanceId="one")
     commit(peer, offline, peer.topic(), 1)
-    asked = [used, offline, peer.name("unknown"), ""]
+    asked = [used, offline, peer.name("unknown")]
     found = []
     for version in range(7):
         answer = comparable(peer.settled("DescribeGroups", version, {"Groups": asked}))

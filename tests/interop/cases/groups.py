@@ -158,8 +158,8 @@ def members_agree_on_the_first_common_protocol(peer: Peer) -> Any:
     group = peer.name("g")
     first = join(peer, group, protocols=("sticky", "range", "roundrobin"))
     other = peer.connect("other")
-    required = other.call("JoinGroup", 7, join_request(group, protocols=("roundrobin", "range")))
-    other.send("JoinGroup", 7, join_request(group, required["MemberId"], protocols=("roundrobin", "range")))
+    required = other.call("JoinGroup", 7, join_request(group, protocols=("range", "roundrobin")))
+    other.send("JoinGroup", 7, join_request(group, required["MemberId"], protocols=("range", "roundrobin")))
     again = peer.call("JoinGroup", 7, join_request(group, first["MemberId"], protocols=("sticky", "range", "roundrobin")))
     joined = other.receive("JoinGroup", 7)
     return first["ProtocolName"], again["ProtocolName"], joined["ProtocolName"]

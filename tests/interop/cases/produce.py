@@ -1,8 +1,9 @@
 """Produce: batches that are right, wrong, repeated, and out of order."""
 
+import time
 from typing import Any
 
-from tests.interop.cases.peer import CLOSED, Peer, case, comparable, produce_request
+from tests.interop.cases.peer import CLOSED, READY_TIMEOUT_SECONDS, Peer, case, comparable, produce_request
 from tests.peers.batches import CONTROL, TRANSACTIONAL, batch
 
 FIRST_MS = 1_700_000_000_000
@@ -21,8 +22,12 @@ def acks_0_is_not_answered_but_written(peer: Peer) -> Any:
     client = peer.connect()
     client.send("Produce", 9, produce_request(topic, batch([b"1", b"2"]), acks=0))
     # The next answer on the connection is that of the next request.
-    after = client.call("ListOffsets", 5, {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]})
-    return comparable(after)
+    asked = {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]}
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+    while (offset := client.call("ListOffsets", 5, asked)["Topics"][0]["Partitions"][0]["Offset"]) == 0:
+        if time.monotonic() > deadline:
+            break
+    return offset
 
 
 @case
@@ -159,7 +164,9 @@ def an_unknown_compression(peer: Peer) -> Any:
 
 @case
 def log_append_time_claimed_by_the_client(peer: Peer) -> Any:
-    return peer.produce(peer.topic(), batch(attributes=8))
+    topic = peer.topic()
+    answer = peer.produce(topic, batch(attributes=8))
+    return answer, [header.attributes for header in peer.connect().fetch_batches(topic, 0)]
 
 
 @case

@@ -6,6 +6,9 @@ from typing import Any
 from tests.interop.cases.peer import READY_TIMEOUT_SECONDS, Peer, case, comparable
 from tests.interop.cases.groups import commit  # isort: skip
 
+# Kafka's broker hears of a change of its controller a little after the client does.
+PROPAGATION_SECONDS = 0.2
+
 
 def create(peer: Peer, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
     wanted = {"NumPartitions": 1, "ReplicationFactor": 1, **topic}
@@ -213,9 +216,10 @@ def alter_configs_the_old_way(peer: Peer) -> Any:
         return comparable(peer.call("AlterConfigs", 2, {"Resources": [resource], "ValidateOnly": validate_only}))["Responses"]
 
     def overrides() -> Any:
+        time.sleep(PROPAGATION_SECONDS)
         resource = {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms", "segment.bytes"]}
         found = peer.call("DescribeConfigs", 4, {"Resources": [resource]})["Results"][0]["Configs"]
-        return [(config["Name"], config["Value"], config["ConfigSource"]) for config in found]
+        return sorted((config["Name"], config["Value"], config["ConfigSource"]) for config in found)
 
     return [
         ask(2, topic, segment_bytes="2000000"), overrides(),

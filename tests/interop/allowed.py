@@ -1,0 +1,82 @@
+"""Where Fencepost answers differently from Apache Kafka on purpose, and why. Everything else must be equal.
+
+An entry that no longer differs fails the tests, so that this list cannot outlive its reasons.
+"""
+
+import re
+from collections.abc import Iterable
+
+# Topic settings that Fencepost does not have: tiered storage.
+ABSENT_TOPIC_CONFIGS = {
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "local.retention.bytes",
+    "local.retention.ms",
+}
+
+# Features of parts that Fencepost does not have: share and streams groups, KRaft's own metadata, the new groups.
+ABSENT_FEATURES = {
+    "eligible.leader.replicas.version",
+    "group.version",
+    "kraft.version",
+    "metadata.version",
+    "share.version",
+    "streams.version",
+}
+
+# Case or step -> (paths that may differ, as a regular expression; why).
+RAW: dict[str, tuple[str, str]] = {
+    "trailing bytes after a body": (r"\[0\]", "we hang up on a frame with more than its message; Kafka logs and goes on"),
+    "more records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
+    "fewer records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
+    "a record body of rubbish": (r"ErrorCode", "INVALID_RECORD; Kafka fails inside and says UNKNOWN_SERVER_ERROR"),
+    "an unknown compression": (r"\[.\]\.ErrorCode", "INVALID_RECORD; Kafka fails inside and says UNKNOWN_SERVER_ERROR"),
+    "the same partition twice in a request": (r".*PartitionResponses", "we append both; Kafka drops one of them silently"),
+    "metadata by topic id": (
+        r"\[2\]\..*",
+        "neither name nor id: INVALID_REQUEST for the topic; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
+    ),
+    "incremental alter configs with strange operations": (
+        r"\[1\]\[0\]\.ErrorCode",
+        "an unknown operation is INVALID_REQUEST; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
+    ),
+    "describe configs by name and of strange resources": (
+        r"\[2\]\[0\]\.Configs\[0\]\.Synonyms",
+        "Kafka's log.retention.ms has no default but log.retention.hours has; we have only the former",
+    ),
+}
+
+ADMIN: dict[str, tuple[str, str]] = {
+    "describeConfigs: with synonyms and documentation": (
+        r"retention\.ms\.synonyms",
+        "Kafka's log.retention.ms has no default but log.retention.hours has; we have only the former",
+    ),
+    "incrementalAlterConfigs: unknown broker setting": (r"answer", "Kafka keeps settings it does not know, for plug-ins; we have none"),
+}
+
+_LIMITS_ARE_ON = "limits are on by default, and fixed at start"
+_NO_FALLBACK = "Kafka leaves it unset and falls back to a coarser setting with the same value, which we do not have"
+BROKER_SETTINGS: dict[str, str] = {
+    "broker.rack": "unset is an empty text",
+    "log.flush.interval.ms": _NO_FALLBACK,
+    "log.retention.ms": _NO_FALLBACK,
+    "log.roll.jitter.ms": _NO_FALLBACK,
+    "log.roll.ms": _NO_FALLBACK,
+    "max.connections": _LIMITS_ARE_ON,
+    "max.connections.per.ip": _LIMITS_ARE_ON,
+    "min.insync.replicas": "eligible leader replicas make it a dynamic default of the cluster",
+    "offsets.topic.replication.factor": "one node needs no replicas; the reference was told so on its command line",
+}
+
+
+def unexpected(lines: Iterable[str], rule: tuple[str, str] | None) -> list[str]:
+    """The differences that no rule allows, and the rule itself if nothing needed it."""
+    found = list(lines)
+    if rule is None:
+        return found
+    pattern, reason = rule
+    left = [line for line in found if not re.match(rf"({pattern}): ", line)]
+    if len(left) == len(found):
+        left.append(f"no longer different, strike it from the list: {pattern} ({reason})")
+    return left
