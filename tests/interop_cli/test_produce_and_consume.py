@@ -1,7 +1,7 @@
 """Records through the command: in by lines, out by lines or JSON, the same on both brokers."""
 
+import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,9 +125,31 @@ def test_batches_that_are_too_large_only_together_are_split(command: Command, to
     assert command("consume", topic, "--partition", "0").output.splitlines() == lines
 
 
-def test_the_command_reads_from_a_pipe_as_it_comes(command: Command, topic: str) -> None:
+def test_a_slow_pipe_is_written_as_it_comes(command: Command, topic: str) -> None:
+    reader = command.start("consume", topic, "--follow")
     writer = command.start("produce", topic, "--json")
-    output, errors = writer.communicate("one\ntwo\n", timeout=20)
-    assert isinstance(writer, subprocess.Popen)
+    assert reader.stdout is not None
+    assert writer.stdin is not None
+    try:
+        for text in ("one", "two"):
+            writer.stdin.write(f"{text}\n")
+            writer.stdin.flush()
+            assert reader.stdout.readline() == f"{text}\n"
+    finally:
+        reader.send_signal(signal.SIGINT)
+    reader.communicate(timeout=20)
+    output, errors = writer.communicate("three", timeout=20)
     assert (writer.returncode, errors) == (0, "")
-    assert '"records": 2' in output
+    assert json.loads(output)["records"] == 3
+
+
+def test_a_writer_whose_input_never_ends_can_be_interrupted(command: Command, topic: str) -> None:
+    reader = command.start("consume", topic, "--follow", "--max-messages", "1")
+    writer = command.start("produce", topic)
+    assert writer.stdin is not None
+    writer.stdin.write("one\n")
+    writer.stdin.flush()
+    assert reader.communicate(timeout=20)[0] == "one\n"
+    writer.send_signal(signal.SIGINT)
+    assert writer.wait(timeout=20) == 130
+    assert writer.communicate()[1] == ""

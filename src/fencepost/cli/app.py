@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.version import __version__
 from fencepost.cli import configs, consume, groups, produce, topics
 from fencepost.cli.options import Json
+from fencepost.version import __version__
 
 _EPILOG = """\
 \b

@@ -1,6 +1,7 @@
 """How commands speak: tables for people, JSON for programs, one line for errors. Colour only on a terminal."""
 
 import json
+import os
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ class CommandFailed(Exception):
 def report(message: str, advice: str = "") -> None:
     line = f"error: {message}" + (f"; {advice}" if advice else "")
     line = " ".join(line.split())
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         line = line.replace("error:", "\033[1;31merror:\033[0m", 1)
     print(line, file=sys.stderr)
 

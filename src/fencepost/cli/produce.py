@@ -1,9 +1,10 @@
 """`fencepost produce`: lines of standard input or a file become records."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +23,8 @@ Examples:
 """
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ACKNOWLEDGEMENTS_CHECKED_EVERY = 10_000
+CHUNK_BYTES = 256 * 1024
+PORTIONS_AHEAD = 4
 
 
 def produce(
@@ -50,16 +52,12 @@ def produce(
     headers = [(name, value.encode()) for name, value in parse_assignments(header, "--header").items()]
     splitter = LineSplitter(key_separator, null_marker)
     try:
-        source = open(file, "rb") if file is not None else sys.stdin.buffer  # noqa: SIM115 - closed below
+        descriptor = os.open(file, os.O_RDONLY) if file is not None else sys.stdin.fileno()
     except OSError as error:
         raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
-    try:
-        written = run_async(
-            _produce(bootstrap_server, topic, source, splitter, partition, headers, CODECS.index(compression))
-        )
-    finally:
-        if file is not None:
-            source.close()
+    written = run_async(
+        _produce(bootstrap_server, topic, descriptor, splitter, partition, headers, CODECS.index(compression))
+    )
     document = {
         "topic": topic,
         "records": written.records,
@@ -113,76 +111,91 @@ class Written:
         self.offsets[at] = (min(first, offset), max(last, offset))
 
 
-def lines_of(source: IO[bytes]) -> Iterator[bytes]:
-    """Lines without their ends; the last may lack one."""
-    for line in source:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+class LineCutter:
+    """From chunks of bytes to lines without their ends; the last line may lack one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def finish(self) -> list[bytes]:
+        rest, self._rest = self._rest, b""
+        return [rest.removesuffix(b"\r")] if rest else []
+
+
+def read_portions(descriptor: int, give: Callable[[list[bytes]], None]) -> None:
+    """Read to the end, giving whole lines as they come; an empty portion is the end."""
+    cutter = LineCutter()
+    while chunk := os.read(descriptor, CHUNK_BYTES):
+        lines = cutter.feed(chunk)
+        if lines:
+            give(lines)
+    last = cutter.finish()
+    if last:
+        give(last)
+    give([])
 
 
 async def _produce(
     bootstrap_server: str,
     topic: str,
-    source: IO[bytes],
+    descriptor: int,
     splitter: LineSplitter,
     partition: int | None,
     headers: list[tuple[str, bytes]],
     codec: int,
 ) -> Written:
     import asyncio
+    import collections
+    import threading
 
     from fencepost.client.producer import AsyncProducer
     from fencepost.wire.compression import Codec
 
     written = Written()
-    # A person who types wants each line sent; a file wants full batches.
-    is_typed = source.isatty()
     loop = asyncio.get_running_loop()
-    lines = lines_of(source)
-    pending: list[Any] = []
+    portions: asyncio.Queue[list[bytes]] = asyncio.Queue(maxsize=PORTIONS_AHEAD)
+    pending: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
+
+    def give(lines: list[bytes]) -> None:
+        asyncio.run_coroutine_threadsafe(portions.put(lines), loop).result()
 
     def collect() -> None:
-        for future in pending:
-            written.add(future.result())
-        pending.clear()
+        """Count what is acknowledged; the first that failed ends the command."""
+        while pending and pending[0].done():
+            written.add(pending.popleft().result())
 
-    with _Progress(source, is_typed) as advance:
+    is_typed = os.isatty(descriptor)
+    if is_typed:
+        typer.echo("type one record per line; control-D ends", err=True)
+    with _Progress(descriptor, is_typed) as advance:
         async with AsyncProducer(
             bootstrap_server, compression=Codec(codec), linger_ms=0 if is_typed else 5
         ) as producer:
+            # A thread, because no event loop can wait for a file; a daemon, because a terminal may never end its line.
+            threading.Thread(target=read_portions, args=(descriptor, give), daemon=True).start()
             number = 0
-            while True:
-                # Reading a terminal or a slow pipe must not hold up what is on its way.
-                portion = await loop.run_in_executor(None, _portion, lines, 1 if is_typed else 1_000)
-                if not portion:
-                    break
+            while portion := await portions.get():
                 for line in portion:
                     number += 1
                     key, value = splitter.split(line, number)
                     written.bytes += len(line)
                     pending.append(await producer.send(topic, value, key=key, headers=headers, partition=partition))
                 advance(len(portion), sum(map(len, portion)) + len(portion))
-                if is_typed or len(pending) >= ACKNOWLEDGEMENTS_CHECKED_EVERY:
-                    await producer.flush()
-                    collect()
+                collect()
             await producer.flush()
             collect()
     return written
 
 
-def _portion(lines: Iterator[bytes], count_max: int) -> list[bytes]:
-    portion: list[bytes] = []
-    for line in lines:
-        portion.append(line)
-        if len(portion) >= count_max:
-            break
-    return portion
-
-
 class _Progress:
     """A bar on standard error when that is a terminal and nobody types: bytes of a file, or records of a pipe."""
 
-    def __init__(self, source: IO[bytes], is_typed: bool) -> None:
-        self._source = source
+    def __init__(self, descriptor: int, is_typed: bool) -> None:
+        self._descriptor = descriptor
         self._is_shown = sys.stderr.isatty() and not is_typed
         self._bar: Any = None
         self._task: Any = None
@@ -191,13 +204,12 @@ class _Progress:
     def __enter__(self) -> "_Progress":
         if not self._is_shown:
             return self
-        import os
         import stat
 
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-        about = os.fstat(self._source.fileno())
+        about = os.fstat(self._descriptor)
         self._in_bytes = stat.S_ISREG(about.st_mode)
         columns = (
             (BarColumn(), DownloadColumn(), TimeRemainingColumn())

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from fencepost.client.apis import API_VERSIONS, Api
 from fencepost.client.errors import BrokerUnreachable, NotAKafkaBroker, RequestTimedOut, UnsupportedByBroker
+from fencepost.version import __version__
 from fencepost.wire import messages
 from fencepost.wire.codec import decode
 from fencepost.wire.errors import ErrorCode, MalformedMessage
@@ -81,8 +82,6 @@ class Connection:
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Ask what the broker speaks. One that does not know our version answers with version 0 and error 35."""
-        from fencepost.version import __version__
-
         version = API_VERSIONS.version_max
         request = messages.ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         while True:

@@ -126,7 +126,9 @@ class AsyncProducer:
         if self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
             await self._wait_for_room(size_bytes)
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        self._append(chosen, record, size_bytes, future)
+        if self._append(chosen, record, size_bytes, future):
+            # A full batch waits: let it leave while the caller goes on filling the next.
+            await asyncio.sleep(0)
         return future
 
     async def produce(self, topic: str, values: Iterable[bytes | None]) -> list[RecordMetadata]:
@@ -171,12 +173,14 @@ class AsyncProducer:
 
     def _append(
         self, partition: TopicPartition, record: Any, size_bytes: int, future: "asyncio.Future[RecordMetadata]"
-    ) -> None:
+    ) -> bool:
+        """Put the record into its batch; true if that is a new one behind a full one."""
         queue = self._queues.get(partition)
         if queue is None:
             assert self._identity is not None
             queue = self._queues[partition] = PartitionQueue(partition, self._identity)
         batch = queue.open_batch(size_bytes, self._batch_bytes)
+        is_new = batch is None
         if batch is None:
             now = asyncio.get_running_loop().time()
             batch = Batch(created=now, deadline=now + self._delivery_timeout)
@@ -185,6 +189,7 @@ class AsyncProducer:
             self._wake.set()
         batch.add(record, size_bytes, future)
         self._buffered_bytes += size_bytes
+        return is_new and len(queue.batches) > 1
 
     # The sender
 

@@ -1,6 +1,5 @@
 """The small languages of the command line: positions, times, settings, addresses, lines of input."""
 
-import io
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import typer
 
 from fencepost.cli.options import parse_assignments, parse_datetime, parse_position, parse_topic_partitions
 from fencepost.cli.output import CommandFailed
-from fencepost.cli.produce import LineSplitter, lines_of
+from fencepost.cli.produce import LineCutter, LineSplitter
 from fencepost.cli.reset import within
 from fencepost.cli.serve import InvalidOption, check_address, gather_settings, read_properties
 from fencepost.client.consumer import AtTimestamp, Position
@@ -57,8 +56,18 @@ def test_topics_may_name_partitions_as_in_kafkas_tools() -> None:
             parse_topic_partitions(wrong)
 
 
-def test_lines_lose_their_ends_and_nothing_else() -> None:
-    assert list(lines_of(io.BytesIO(b"one\ntwo\r\n\n last \n\xff"))) == [b"one", b"two", b"", b" last ", b"\xff"]
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 100])
+def test_lines_lose_their_ends_and_nothing_else_however_they_arrive(chunk_bytes: int) -> None:
+    text = b"one\ntwo\r\n\n last \n\xff"
+    cutter = LineCutter()
+    lines = [line for at in range(0, len(text), chunk_bytes) for line in cutter.feed(text[at : at + chunk_bytes])]
+    assert lines + cutter.finish() == [b"one", b"two", b"", b" last ", b"\xff"]
+
+
+def test_a_last_line_with_its_end_is_not_followed_by_an_empty_one() -> None:
+    cutter = LineCutter()
+    assert cutter.feed(b"one\n") == [b"one"]
+    assert cutter.finish() == []
 
 
 def test_a_line_is_split_at_the_first_separator() -> None:
