@@ -4,6 +4,7 @@ Owns the directory's side files (who it belongs to, how far each log was synced,
 is in a log is the log's business; which topics there are is `ClusterMetadata`'s.
 """
 
+import os.path
 from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
@@ -35,6 +36,16 @@ class WrongDirectory(Exception):
     """A data directory that belongs to another broker."""
 
 
+def make_directory_durably(disk: Disk, path: str) -> None:
+    """With its parents. A directory whose own name was never synced is gone after a power cut, with all that is in it."""
+    if disk.exists(path):
+        return
+    parent = os.path.dirname(path)
+    make_directory_durably(disk, parent)
+    disk.make_directory(path)
+    disk.sync_directory(parent)
+
+
 class Storage:
     def __init__(self, disk: Disk, directory: str, limits: LogLimits) -> None:
         self.disk = disk
@@ -46,7 +57,7 @@ class Storage:
 
     def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
         """Claim the directory and read its checkpoints."""
-        self.disk.make_directory(self.directory)
+        make_directory_durably(self.disk, self.directory)
         properties = read_meta_properties(self.disk, self.directory)
         if properties is None:
             properties = MetaProperties(
@@ -76,6 +87,9 @@ class Storage:
             topic = topics.get(parsed[0])
             if topic is None or parsed[1] >= topic.partition_count:
                 self.disk.rename(path, f"{path}{STRAY_SUFFIX}")
+        # A process killed before its first sync leaves directories that only the page cache knows; logs opened from now
+        # on take an existing directory for a durable one.
+        self.disk.sync_directory(self.directory)
 
     def open_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         key = (topic.name, index)

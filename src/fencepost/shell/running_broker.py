@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from fencepost.broker.node import Node, Ports
-from fencepost.broker.storage import WrongDirectory
+from fencepost.broker.storage import WrongDirectory, make_directory_durably
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.shell.disk import RealDisk
 from fencepost.shell.flusher import ThreadedFlusher
@@ -121,7 +121,7 @@ class RunningBroker:
 
 def _lock_directory(data: Path) -> IO[str]:
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        make_directory_durably(RealDisk(), str(data))
         lock = open(data / LOCK_NAME, "w")  # noqa: SIM115
     except OSError as error:
         raise CannotStart(

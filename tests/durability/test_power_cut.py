@@ -1,0 +1,159 @@
+"""Power cuts at the disk port: what was acknowledged, read or committed survives the loss of all that was not synced.
+
+A whole broker runs on a simulated disk. The cut comes at random moments of a long run and at every single operation of
+a short one, in every way in which a disk can lose data: all of it, a prefix of each file independently of the others
+(so that a later write to one file may survive an earlier one to another), sectors torn out of a write, nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.simulation.disk import PowerCut, SimulatedDisk
+from tests.durability.workload import Workload
+
+TOPICS = {"purchases": 2, "refunds": 1}
+
+
+@pytest.mark.parametrize("mode", list(PowerCut))
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_promised_is_lost_by_power_cuts_at_random_moments(mode: PowerCut, seed: int) -> None:
+    workload = Workload(seed, TOPICS)
+    workload.start()
+    for _ in range(6):
+        for _ in range(workload.source.randint(1, 60)):
+            workload.act()
+        workload.machine.cut_power(mode)
+        workload.start_and_check()
+    workload.finish()
+    assert sum(len(producer.acknowledged) for producer in workload.producers) > 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_promised_is_lost_by_cuts_kills_and_clean_stops_in_any_order(seed: int) -> None:
+    workload = Workload(seed, TOPICS)
+    workload.start()
+    for _ in range(10):
+        for _ in range(workload.source.randint(1, 40)):
+            workload.act()
+        match workload.source.choice(("stop", "crash", "cut")):
+            case "stop":
+                workload.machine.stop()
+            case "crash":
+                workload.machine.crash()
+            case "cut":
+                workload.machine.cut_power(workload.source.choice(list(PowerCut)))
+        workload.start_and_check()
+    workload.finish()
+
+
+class PowerLost(BaseException):
+    """Not an error that anyone handles: the machine is off."""
+
+
+class FragileDisk(SimulatedDisk):
+    """Loses power just before its n-th write, sync or change of a name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.operations = 0
+
+    def _count(self) -> None:
+        self.operations += 1
+        if self.left is not None:
+            if self.left == 0:
+                raise PowerLost
+            self.left -= 1
+
+    def write_to(self, *arguments: Any) -> None:
+        self._count()
+        super().write_to(*arguments)
+
+    def sync_inode(self, *arguments: Any) -> None:
+        self._count()
+        super().sync_inode(*arguments)
+
+    def sync_directory(self, path: str) -> None:
+        self._count()
+        super().sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._count()
+        super().remove(path)
+
+    def make_directory(self, path: str) -> None:
+        if not self.exists(path):
+            self._count()
+        super().make_directory(path)
+
+
+def first_day(workload: Workload) -> None:
+    """From an empty disk to the second start: topics, batches, rolled segments, commits, a clean stop, more."""
+    workload.start()
+    for _ in range(25):
+        workload.act()
+    workload.machine.scheduler.run_for(10)
+    workload.machine.stop()
+    workload.start()
+    for _ in range(10):
+        workload.act()
+    workload.machine.scheduler.run_for(10)
+
+
+def day_after_a_crash(workload: Workload) -> None:
+    """A start that has to recover, and what follows."""
+    workload.machine.crash()
+    workload.start()
+    for _ in range(10):
+        workload.act()
+    workload.machine.scheduler.run_for(10)
+
+
+def every_moment(
+    prepare: Callable[[Workload], None], act: Callable[[Workload], None]
+) -> Iterator[tuple[int, Workload]]:
+    """The same scenario again and again, each time without power one operation later."""
+    for moment in itertools.count():
+        disk = FragileDisk()
+        workload = Workload(7, {"purchases": 2}, disk)
+        prepare(workload)
+        disk.left = moment
+        try:
+            act(workload)
+        except PowerLost:
+            disk.left = None
+            yield moment, workload
+        else:
+            assert moment > 50, "the scenario hardly touches the disk"
+            return
+
+
+@pytest.mark.parametrize("mode", list(PowerCut))
+def test_nothing_promised_is_lost_by_a_power_cut_at_any_single_operation(mode: PowerCut) -> None:
+    for moment, workload in every_moment(lambda workload: None, first_day):
+        try:
+            workload.machine.cut_power(mode)
+            workload.start_and_check()
+            workload.finish()
+        except BaseException as error:
+            error.add_note(f"power was lost before operation {moment}")
+            raise
+
+
+@pytest.mark.parametrize("mode", list(PowerCut))
+def test_nothing_promised_is_lost_by_a_power_cut_at_any_single_operation_of_a_recovery(mode: PowerCut) -> None:
+    for moment, workload in every_moment(first_day, day_after_a_crash):
+        try:
+            workload.machine.cut_power(mode)
+            workload.start_and_check()
+            workload.finish()
+        except BaseException as error:
+            error.add_note(f"power was lost before operation {moment}")
+            raise
