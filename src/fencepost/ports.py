@@ -90,6 +90,9 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def sync_file_system(self, path: str) -> None:
+        """Make everything written to the file system that holds `path` durable, in one go."""
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...

@@ -95,7 +95,7 @@ class Node:
     def stop(self) -> None:
         """Close every log so that the next start needs no recovery."""
         self.quiesce()
-        self.storage.close(self.logs(), self.clock.wall_ms())
+        self.storage.close(self.logs())
         self.metadata.close()
         self.events.emit(BrokerStopped(self.config.node_id))
 

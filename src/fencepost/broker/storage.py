@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
-from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.partition_log import CheckpointWrite, LogLimits, PartitionLog
 from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -30,6 +30,7 @@ from fencepost.ports import Disk, Randomness
 
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
+SYNC_ONE_BY_ONE_MAX = 16
 
 
 class WrongDirectory(Exception):
@@ -140,15 +141,22 @@ class Storage:
         ):
             write_offset_checkpoint(self.disk, self.directory, name, offsets)
 
-    def close(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
+    def close(self, logs: Iterable[PartitionLog]) -> None:
         """Leave nothing to recover."""
         logs = list(logs)
-        is_whole = True
+        files = [file for log in logs for file in log.write_out()]
+        if len(files) > SYNC_ONE_BY_ONE_MAX:
+            # Thousands of small files: one sync of the whole file system is far quicker than one of each.
+            for file in files:
+                if isinstance(file, CheckpointWrite):
+                    file.write()
+            self.disk.sync_file_system(self.directory)
+        else:
+            for file in files:
+                file.sync()
+        is_whole = all(log.failure is None for log in logs)
         for log in logs:
-            if log.failure is None:
-                log.close(now_ms)
-            else:
-                is_whole = False
+            log.written_out()
         self.write_checkpoints(logs)
         if is_whole:
             write_clean_shutdown(self.disk, self.directory)

@@ -113,6 +113,10 @@ class CheckpointWrite:
         self.path = path
         self._data = data
 
+    def write(self) -> None:
+        """Without a sync, for whoever syncs the whole file system."""
+        self._disk.write_bytes(self.path, self._data)
+
     def sync(self) -> None:
         try:
             self._disk.write_atomically(self.path, self._data)
@@ -211,16 +215,20 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         limits: LogLimits | None = None,
+        sync: bool = True,
     ) -> "PartitionLog":
         """Open or create the log in `directory` (the partition's own).
 
         `clean`: the last stop was clean, so files are trusted and only the tail behind the last index entry is looked
         at. Otherwise every batch from the segment of `recovery_point` on is checked, the log is cut at the first bad
         one and what survives is synced. Afterwards `synced_offset` and `high_watermark` are the log end; one that
-        replicates lowers its high watermark with `set_high_watermark`.
+        replicates lowers its high watermark with `set_high_watermark`. Who opens thousands of logs passes
+        `sync=False` and syncs the file system once before anyone may read.
         """
         log = cls(disk, directory, topic, partition, topic_id, config, limits or LogLimits())
-        recovery.load(log, now_ms, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        recovery.load(
+            log, now_ms, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, sync=sync
+        )
         return log
 
     # Settings
@@ -600,19 +608,43 @@ class PartitionLog:
             self.note_dirty(*self._active.write_indexes())
             self.note_new_names()
 
+    def flush(self, *, sync: bool = True) -> None:
+        """Sync everything here and now. Without `sync`, only write what waited for one. OSError fails the log."""
+        end_offset = self.log_end_offset
+        try:
+            for file in self.dirty_files():
+                if sync:
+                    file.sync()
+                elif isinstance(file, CheckpointWrite):
+                    file.write()
+        except OSError as error:
+            self.mark_failed(error)
+            raise
+        self.mark_synced(end_offset)
+
     def close(self, now_ms: int) -> None:
         """Stop cleanly: everything written and synced, so that opening needs no scan. Raises OSError."""
-        if self._failure is None and (self._unsaved or self.is_dirty):
-            try:
-                if self._unsaved:
-                    recovery.remove_stray_snapshots(self)
-                    self.note_dirty(*self._active.write_indexes(), self.write_snapshot(self.log_end_offset))
-                    self.note_new_names()
-                for file in self.dirty_files():
-                    file.sync()
-            except OSError as error:
-                self.mark_failed(error)
-                raise
+        try:
+            for file in self.write_out():
+                file.sync()
+        except OSError as error:
+            self.mark_failed(error)
+            raise
+        self.written_out()
+
+    def write_out(self) -> list[Syncable]:
+        """The first half of a clean stop: write what opening will want to find; what has to be synced now."""
+        if self._failure is not None:
+            return []
+        if self._unsaved:
+            recovery.remove_stray_snapshots(self)
+            self.note_dirty(*self._active.write_indexes(), self.write_snapshot(self.log_end_offset))
+            self.note_new_names()
+        return self.dirty_files()
+
+    def written_out(self) -> None:
+        """The second half: all of that is durable."""
+        if self._failure is None:
             self.mark_synced(self.log_end_offset)
             self._unsaved = False
         for segment in self._segments:
