@@ -18,6 +18,8 @@ M = TypeVar("M")
 
 # Python objects are larger than their bytes: this bounds what one message may unfold to, whatever its size.
 MESSAGE_ELEMENTS_MAX = 1_000_000
+# As in Kafka, also where the length on the wire could say more.
+STRING_BYTES_MAX = 32_767
 # Parts of an encoded message at least this large are passed on uncopied.
 PART_BYTES_MIN = 4096
 
@@ -194,8 +196,8 @@ class _Decoder(_Compiler):
         elif isinstance(default, int | str | bytes | float) or default is None:
             self.writer.line(f"o.{name} = {default!r}")
         else:
-            self.writer.scope[f"make_{field['type']}"] = _nested_class(self.name, field["type"])
-            self.writer.line(f"o.{name} = make_{field['type']}()")
+            shared = self.writer.constant("default", _nested_class(self.name, field["type"]).default_instance())
+            self.writer.line(f"o.{name} = {shared}")
 
     def fixed(self, run: list[dict[str, Any]]) -> None:
         if not run:
@@ -261,6 +263,8 @@ class _Decoder(_Compiler):
         w = self.writer
         w.line("q = p + n")
         w.line(f"if q > e: fail('{kind} longer than the message')")
+        if kind == "string" and self.flexible:
+            w.line(f"if n > {STRING_BYTES_MAX}: fail('string too long')")
         view = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}[kind]
         w.line(f"{target} = {view}; p = q")
 
@@ -269,6 +273,8 @@ class _Decoder(_Compiler):
         if inner in _FIXED and inner != "bool":
             size = _FIXED_SIZES[inner]
             w.line(f"if n * {size} > e - p: fail('array longer than the message')")
+            w.line("k[0] -= n")
+            w.line("if k[0] < 0: fail('too many array elements')")
             w.line(f"{target} = list(unpack(f'>{{n}}{_FIXED[inner]}', b, p)); p += n * {size}")
             return
         is_struct = inner not in ("string", "uuid", "bytes", "bool")
@@ -423,7 +429,8 @@ class _Encoder(_Compiler):
             elif isinstance(default, int | str | bytes | float) or default is None:
                 condition = f"{source} != {w.constant('default', default)}"
             else:
-                condition = f"{source} != {w.constant('default', _nested_class(self.name, field['type'])())}"
+                shared = w.constant("default", _nested_class(self.name, field["type"]).default_instance())
+                condition = f"{source} is not {shared} and {source} != {shared}"
             w.line(f"if {condition}:")
             w.depth += 1
             w.line("parts = []; outer = w; w = parts.append")
@@ -434,7 +441,7 @@ class _Encoder(_Compiler):
         w.line("for tag, data in tagged: w(uvarint(tag)); w(uvarint(len(data))); w(data)")
 
 
-def _nested_class(message: str, name: str) -> type:
+def _nested_class(message: str, name: str) -> Any:
     """A struct's class, wherever below the message it stands."""
     pending = [message_class(message)]
     while pending:
@@ -456,19 +463,23 @@ def encoder(name: str, version: int) -> Callable[[Any, Callable[[Buffer], None]]
     return _Encoder(name, version).compile()
 
 
-def decode_prefix(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
+def decode_prefix(
+    cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX
+) -> tuple[M, int]:
     """A message at `offset` and where it ends."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         read = decoder(cls.schema_name, version)  # type: ignore[attr-defined]
-        return read(view, offset, len(view), [MESSAGE_ELEMENTS_MAX])
+        return read(view, offset, len(view), [elements_max])
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
 
 
-def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> M:
+def decode(
+    cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX
+) -> M:
     """A message that fills the buffer from `offset` to its end."""
-    message, end = decode_prefix(cls, version, buffer, offset)
+    message, end = decode_prefix(cls, version, buffer, offset, elements_max)
     if end != len(buffer):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes too many")
     return message

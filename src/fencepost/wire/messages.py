@@ -34,7 +34,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def default_of(field: dict[str, Any]) -> Any:
-    """Kafka's default; for arrays and structs the marker that asks for a fresh one."""
+    """Kafka's default; for arrays the marker that asks for a fresh one, for structs too."""
     kind, text = field["type"], field.get("default")
     if text == "null":
         return None
@@ -68,6 +68,12 @@ class _Message:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @classmethod
+    @cache
+    def default_instance(cls) -> Any:
+        """The one instance that stands for "not set" in optional structs: replace it, never change it."""
+        return cls()
+
 
 def _build(qualified: str, fields: list[dict[str, Any]], structs: dict[str, Any], common: dict[str, type]) -> type:
     nested = {name: _build(f"{qualified}.{name}", inner, {}, common) for name, inner in structs.items()}
@@ -84,12 +90,11 @@ def _build(qualified: str, fields: list[dict[str, Any]], structs: dict[str, Any]
         default = default_of(field)
         scope[f"default_{name}"] = default
         lines.append(f", {name}=default_{name}")
-        if default is _FRESH:
-            fresh = "[]"
-            if not field["type"].startswith("[]"):
-                scope[f"make_{name}"] = {**common, **nested}[field["type"]]
-                fresh = f"make_{name}()"
-            body.append(f"    self.{name} = {fresh} if {name} is _FRESH else {name}")
+        if default is _FRESH and not field["type"].startswith("[]"):
+            scope[f"default_{name}"] = {**common, **nested}[field["type"]].default_instance()
+            body.append(f"    self.{name} = {name}")
+        elif default is _FRESH:
+            body.append(f"    self.{name} = [] if {name} is _FRESH else {name}")
         else:
             body.append(f"    self.{name} = {name}")
     exec("".join(lines) + "):\n" + ("\n".join(body) or "    pass"), scope)
