@@ -38,7 +38,9 @@ _NO_TOPIC_ID = bytes(16)
 _RECENT_BATCHES_BYTES = 256 * 1024
 
 
-def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, log_start_offset: int) -> None:
+def load(
+    log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, log_start_offset: int, sync: bool
+) -> None:
     """Fill in a log that was just made."""
     names = _names(log)
     if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
@@ -58,7 +60,7 @@ def load(log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, 
     end_offset = _trusted_end_offset(segments[-1]) if clean else None
     if end_offset is None:
         # A clean stop whose last segment ends in something else was none; what was flushed before may still be trusted.
-        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms)
+        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms, sync)
     else:
         log.log_end_offset = end_offset
         if not epochs_known and end_offset > base_offsets[0]:
@@ -244,7 +246,9 @@ def remove_stray_snapshots(log: "PartitionLog") -> None:
 # After a crash
 
 
-def _recover(log: "PartitionLog", recovery_point: int, snapshots: list[int], epochs_known: bool, now_ms: int) -> None:
+def _recover(
+    log: "PartitionLog", recovery_point: int, snapshots: list[int], epochs_known: bool, now_ms: int, sync: bool
+) -> None:
     segments = log._segments
     # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not synced.
     first = max((at for at, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
@@ -265,11 +269,9 @@ def _recover(log: "PartitionLog", recovery_point: int, snapshots: list[int], epo
     for at in range(first, len(segments)):
         segment = segments[at]
         # A segment that overlaps what was read is no successor. One after a gap is none either, where the gap lies in
-        # what was never synced: the end of its predecessor was lost. (Below, compaction makes gaps.)
-        if at > first and (
-            segment.base_offset < end_offset
-            or (segment.base_offset > end_offset and segment.base_offset > recovery_point)
-        ):
+        # what was never synced: the end of its predecessor was lost. But compaction makes gaps, too.
+        is_gap = segment.base_offset > max(end_offset, recovery_point) and not log.config.is_compacted
+        if at > first and (segment.base_offset < end_offset or is_gap):
             break
         if at > first:
             log.note_dirty(log.write_snapshot(segment.base_offset))
@@ -289,8 +291,8 @@ def _recover(log: "PartitionLog", recovery_point: int, snapshots: list[int], epo
             log.note_dirty(*segment.write_indexes())
     log.note_new_names()
     log._unsaved = True
-    for file in log.dirty_files():
-        file.sync()
+    if end_offset > recovery_point:
+        log.flush(sync=sync)
 
 
 def _scan(log: "PartitionLog", segment: Segment) -> tuple[int, bool]:

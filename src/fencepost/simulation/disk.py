@@ -334,15 +334,6 @@ class SimulatedDisk:
                 else:
                     entry.sync()
 
-    def sync_file_system(self, path: str) -> None:
-        for directory in sorted(self._changes):
-            self.sync_directory(directory)
-        for name, inode in self._inodes.items():
-            self.sync_inode(inode, name)
-
-    def total_bytes(self, path: str) -> int:
-        return 2**63 - 1 if self.capacity_bytes is None else self.capacity_bytes
-
     def free_bytes(self, path: str) -> int:
         return max(self.total_bytes(path) - self._used_bytes(self._root), 0)
 
