@@ -1,23 +1,33 @@
 """Group commit's hands: syncs files in helper threads and reports back on the event loop.
 
-One file is synced by one thread; many are shared out over the pool. A failure is reported once, with the first error.
+One file is synced by one thread; many are shared out over all of them. A failure is reported once, with the first error.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from fencepost.ports import Syncable
+
+_Job = tuple[Sequence[Syncable], Callable[[OSError | None], None]]
 
 
 class ThreadedFlusher:
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sync")
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"sync-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None:
-        shares = min(self._threads, len(files)) or 1
+        shares = min(len(self._threads), len(files))
+        if shares <= 1:
+            self._jobs.put((files, done))
+            return
         left = shares
         first_error: OSError | None = None
 
@@ -28,18 +38,24 @@ class ThreadedFlusher:
             if not left:
                 done(first_error)
 
-        def run(share: Sequence[Syncable]) -> None:
+        for index in range(shares):
+            self._jobs.put((files[index::shares], finished))
+
+    def close(self) -> None:
+        """Wait for what was asked for, then end the threads."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            files, finished = job
             error: OSError | None = None
             try:
-                for file in share:
+                for file in files:
                     file.sync()
             except OSError as caught:
                 error = caught
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(finished, error)
-
-        for index in range(shares):
-            self._pool.submit(run, files[index::shares])
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True)
