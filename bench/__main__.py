@@ -27,7 +27,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, help=f"alternating pairs per row (default {PAIRS_FULL})")
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name matches")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and end")
-    parser.add_argument("--quick", action="store_true", help="few pairs and short samples, about three minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="few pairs, short samples and fewer rows: about three minutes"
+    )
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
     parser.add_argument("--work", type=Path, default=load.BENCH / ".work", help="directory for both brokers' data")
     parser.add_argument(
@@ -39,6 +41,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     options = parse()
     chosen = [row for row in all_experiments() if re.search(options.rows, row.name)]
+    if options.quick and not options.rows:
+        chosen = [row for row in chosen if row.in_quick]
     if options.list:
         print("\n".join(row.name for row in chosen))
         return 0

@@ -60,6 +60,8 @@ class Experiment(ABC):
     pair: str | None
     work_unit = "MB"
     pairs_max: int | None = None
+    # Whether `--quick` takes the row when nobody asked for it by name.
+    in_quick = True
 
     def subjects(self, context: Context) -> tuple[Subject, Subject]:
         """Makes the two subjects, not yet started, of an experiment without a shared pair."""
