@@ -26,15 +26,19 @@ class CorruptEpochCheckpoint(Exception):
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "dirty")
+    __slots__ = ("_begun", "_entries", "dirty")
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._entries = entries if entries is not None else []
+        self._begun: int | None = None
+        """The newest epoch, as long as no batch of it is written."""
         self.dirty = False
         """Whether the checkpoint file lacks something."""
 
     @classmethod
     def decode(cls, data: bytes) -> "LeaderEpochs":
+        if not data:
+            raise CorruptEpochCheckpoint("empty")
         try:
             version, count, *lines = data.decode("ascii").split("\n")
             entries = [EpochEntry(*map(int, line.split(" "))) for line in lines if line]
@@ -57,16 +61,26 @@ class LeaderEpochs:
     def latest(self) -> int:
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch comes at `start_offset`. An epoch already known changes nothing."""
-        if epoch < 0 or (self._entries and epoch <= self._entries[-1].epoch):
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """A leader takes over at `start_offset`. An epoch already known changes nothing.
+
+        The checkpoint can do without the entry until a batch of it is written: the next leader begins in its place.
+        """
+        if epoch <= self.latest:
             return
-        self.truncate_from_end(start_offset)
+        del self._entries[bisect_left(self._entries, start_offset, key=_start_offset) :]
         self._entries.append(EpochEntry(epoch, start_offset))
-        self.dirty = True
+        self._begun = epoch
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch comes at `start_offset`."""
+        self.begin(epoch, start_offset)
+        if epoch == self._begun:
+            self._begun = None
+            self.dirty = True
 
     def epoch_of(self, offset: int) -> int:
-        entry = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        entry = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[entry - 1].epoch if entry else UNDEFINED_EPOCH
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
@@ -82,14 +96,14 @@ class LeaderEpochs:
         return EpochEnd(self._entries[higher - 1].epoch if higher else requested_epoch, end_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        keep = bisect_left(self._entries, end_offset, key=lambda entry: entry.start_offset)
+        keep = bisect_left(self._entries, end_offset, key=_start_offset)
         if keep < len(self._entries):
             del self._entries[keep:]
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins later now; the epoch in force there begins with it."""
-        passed = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        passed = bisect_right(self._entries, start_offset, key=_start_offset)
         if passed and self._entries[passed - 1].start_offset < start_offset:
             self._entries[:passed] = [EpochEntry(self._entries[passed - 1].epoch, start_offset)]
             self.dirty = True
@@ -98,3 +112,7 @@ class LeaderEpochs:
         if self._entries:
             self._entries.clear()
             self.dirty = True
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset

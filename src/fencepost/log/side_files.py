@@ -135,6 +135,8 @@ def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offset_checkpoint(path: str, data: bytes) -> dict[TopicPartition, int]:
+    if not data:
+        return {}  # Kafka makes the file before it has anything to say
     try:
         version, count, *lines = data.decode().split("\n")
         if int(version) != _CHECKPOINT_VERSION:
