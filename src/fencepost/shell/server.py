@@ -1,7 +1,8 @@
 """Sockets: bytes in, frames to the node, answers out. The only place that touches the network on the server side.
 
-Receives into one buffer per connection that grows only for a frame in progress. Reading stops while the connection is
-muted or has too many unanswered requests; a reader that leaves its answers unread is cut off.
+Receives into one buffer per connection that grows only for a frame in progress, and only as its bytes come. Reading
+goes on while the connection is muted, until the buffer is full: so a client that has gone is noticed. A reader that
+leaves its answers unread is cut off.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from fencepost.broker.node import Node
 from fencepost.shell.busy_poll import BusyPoll
 
 RECEIVE_BUFFER_BYTES = 65_536
+# A buffer up to this size is kept for the next frame; a larger one was for an exception.
+RETAINED_BUFFER_BYTES = 2_097_152
 SWEEP_INTERVAL_SECONDS = 1.0
 LISTEN_BACKLOG = 1024
 
@@ -53,6 +56,22 @@ class Connections:
         if self.by_host[host] >= config.max_connections_per_ip:
             return f"max.connections.per.ip={config.max_connections_per_ip} reached"
         return None
+
+    def reserve(self, extra_bytes: int, asking: "BrokerProtocol") -> bool:
+        """Whether a buffer may grow. If memory is short, empty buffers go first, then whoever holds the largest."""
+        if not self._has_room_for(extra_bytes):
+            for protocol in self.open:
+                protocol.shrink_if_empty()
+        while not self._has_room_for(extra_bytes):
+            largest = max(self.open, key=lambda protocol: protocol.buffer_bytes)
+            if largest.buffer_bytes <= asking.buffer_bytes:
+                return False
+            largest.drop("receive.buffers.max.bytes reached, and this was the largest request")
+        self.receiving_bytes += extra_bytes
+        return True
+
+    def _has_room_for(self, extra_bytes: int) -> bool:
+        return self.receiving_bytes + extra_bytes <= self.node.config.receive_buffers_max_bytes
 
     def _sweep(self) -> None:
         now = self.loop.time()
@@ -128,12 +147,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._connections.by_host[self._host] -= 1
         if not self._connections.by_host[self._host]:
             del self._connections.by_host[self._host]
-        self._connections.receiving_bytes -= len(self._buffer) - RECEIVE_BUFFER_BYTES
+        self._release_buffer()
         self._connection.closed()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._end == len(self._buffer):
-            self._make_room()
+        # Never empty: reading is paused while the buffer is full. Nothing may be closed in here, uvloop would crash.
         return self._view[self._end :]
 
     def buffer_updated(self, count: int) -> None:
@@ -183,45 +201,64 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if not connection.is_ready:
                 connection.flush()
         connection.flush()
+        if connection.is_closed:
+            return
         if start == end:
             start = end = 0
             self._frame_since = None
-        elif connection.is_ready:
-            if self._frame_since is None:
-                self._frame_since = self._loop.time()
-        else:
+        elif not connection.is_ready:
             # Whole requests wait for their turn here: that is not the client being slow.
             self._frame_since = None
+        elif handled or self._frame_since is None:
+            self._frame_since = self._loop.time()
         self._start, self._end = start, end
         if handled == 1 and connection.is_idle:
             self._connections.busy_poll.answered()
-        if connection.is_ready and self._stalled_since is None:
+        if end == 0:
+            if len(self._buffer) > RETAINED_BUFFER_BYTES:
+                self.shrink_if_empty()
+        elif end == len(self._buffer):
+            self._make_room()
+        if self._stalled_since is None and self._end < len(self._buffer):
             self._resume_reading()
         else:
             self._pause_reading()
 
     def _make_room(self) -> None:
-        """Move what has arrived to the front; grow to the size of the frame in progress if it does not fit."""
+        """Move what has arrived to the front, or let the buffer grow if it is full with the frame in progress.
+
+        It grows with what has come, not with what was promised. Behind a request that waits it stays full.
+        """
         held = self._end - self._start
-        needed = len(self._buffer)
-        if held >= 4:
-            size = int.from_bytes(self._view[self._start : self._start + 4], "big")
-            needed = max(needed, min(size, self._node.config.socket_request_max_bytes) + 4)
-        if needed > len(self._buffer) or held == len(self._buffer):
-            needed = max(needed, min(len(self._buffer) * 2, held * 2)) if held == len(self._buffer) else needed
-            extra = needed - len(self._buffer)
-            if self._connections.receiving_bytes + extra > self._node.config.receive_buffers_max_bytes:
+        missing_bytes = 4 + int.from_bytes(self._view[self._start : self._start + 4], "big") - held
+        if self._start:
+            self._view[:held] = bytes(self._view[self._start : self._end])
+        elif missing_bytes > 0 and self._connection is not None and self._connection.is_ready:
+            extra_bytes = min(held, missing_bytes)
+            if not self._connections.reserve(extra_bytes, self):
                 self.close("receive.buffers.max.bytes reached")
-                needed = len(self._buffer) + 1
-                extra = 1
-            self._connections.receiving_bytes += extra
-            grown = bytearray(needed)
-            grown[:held] = self._view[self._start : self._end]
+                return
+            grown = bytearray(held + extra_bytes)
+            grown[:held] = self._view
             self._buffer = grown
             self._view = memoryview(grown)
-        else:
-            self._view[:held] = bytes(self._view[self._start : self._end])
         self._start, self._end = 0, held
+
+    @property
+    def buffer_bytes(self) -> int:
+        return len(self._buffer)
+
+    def shrink_if_empty(self) -> None:
+        if self._end == 0:
+            self._release_buffer()
+
+    def _release_buffer(self) -> None:
+        extra_bytes = len(self._buffer) - RECEIVE_BUFFER_BYTES
+        if extra_bytes:
+            self._connections.receiving_bytes -= extra_bytes
+            self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+            self._view = memoryview(self._buffer)
+            self._start = self._end = 0
 
     def _pause_reading(self) -> None:
         if not self._is_paused and self._transport is not None and not self._transport.is_closing():
@@ -256,11 +293,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 # Slow, but reading.
                 self._stalled_since = now
             elif (now - self._stalled_since) * 1000 > config.response_stall_timeout_ms:
-                self._abort("answers were not read for response.stall.timeout.ms")
+                self.drop("answers were not read for response.stall.timeout.ms")
             self._unread_bytes = unread_bytes
         elif self._frame_since is not None:
             if (now - self._frame_since) * 1000 > config.request_frame_timeout_ms:
-                self._abort("a request did not arrive whole within request.frame.timeout.ms")
+                self.drop("a request did not arrive whole within request.frame.timeout.ms")
         elif (
             config.connections_max_idle_ms >= 0
             and (now - self._last_activity) * 1000 > config.connections_max_idle_ms
@@ -273,11 +310,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _abort(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
+        """End it now, and give back its memory before anything else happens."""
         connection = self._connection
         if connection is not None and self._transport is not None:
             self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
+            connection.is_closed = True
             self._transport.abort()
+            self._release_buffer()
 
 
 async def listen(connections: Connections, name: str, bound: socket.socket) -> asyncio.Server:
