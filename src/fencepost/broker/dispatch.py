@@ -16,6 +16,9 @@ from fencepost.wire.messages import ApiVersionsResponse
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+# More than any client asks of a full broker at once; each costs some microseconds of everybody's time.
+REQUEST_ELEMENTS_MAX = 100_000
+
 
 class Handler(NamedTuple):
     function: "Callable[[Node, Call, Any], Any]"
@@ -47,7 +50,7 @@ class Dispatcher:
         _, _, handler, message_class = entry
         try:
             header = read_request_header(frame)
-            request: Any = decode(message_class, version, frame, header.body)
+            request: Any = decode(message_class, version, frame, header.body, REQUEST_ELEMENTS_MAX)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return

@@ -475,9 +475,7 @@ def decode_prefix(
         raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
 
 
-def decode(
-    cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX
-) -> M:
+def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX) -> M:
     """A message that fills the buffer from `offset` to its end."""
     message, end = decode_prefix(cls, version, buffer, offset, elements_max)
     if end != len(buffer):
