@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
+from fencepost.simulation.node import SimulatedNode
+from tests.durability.scene import SMALL, Client
 from tests.durability.workload import Workload
 
 TOPICS = {"purchases": 2, "refunds": 1}
@@ -157,3 +159,66 @@ def test_nothing_promised_is_lost_by_a_power_cut_at_any_single_operation_of_a_re
         except BaseException as error:
             error.add_note(f"power was lost before operation {moment}")
             raise
+
+
+@pytest.mark.parametrize("mode", list(PowerCut))
+@pytest.mark.parametrize("seed", range(5))
+def test_records_of_a_deleted_topic_never_come_back_under_a_new_topic_of_its_name(mode: PowerCut, seed: int) -> None:
+    machine = SimulatedNode(SMALL, seed=seed).start()
+    client = Client(machine)
+    assert client.create_topic("purchases", 2) == 0
+    assert client.produce("purchases", b"old").error_code == 0
+    assert client.delete_topic("purchases") == 0
+    assert client.create_topic("purchases", 2) == 0
+    machine.scheduler.run_for(seed)
+    for _ in range(3):
+        machine.cut_power(mode)
+        machine.start()
+        assert Client(machine).read_all("purchases") == []
+    client = Client(machine)
+    assert client.produce("purchases", b"new").base_offset == 0
+    machine.cut_power(mode)
+    machine.start()
+    assert Client(machine).read_all("purchases") == [(0, b"new")]
+
+
+@pytest.mark.parametrize("mode", list(PowerCut))
+def test_a_topic_being_made_or_deleted_when_the_power_fails_is_there_or_not_but_never_in_between(
+    mode: PowerCut,
+) -> None:
+    for moment in itertools.count():
+        disk = FragileDisk()
+        machine = SimulatedNode(SMALL, seed=moment, disk=disk).start()
+        client = Client(machine)
+        assert client.create_topic("stays", 1) == 0
+        disk.left = moment
+        done: list[str] = []
+        try:
+            for round_trip in range(2):
+                assert client.create_topic("comes", 2, cleanup_policy="delete", retention_ms="1" * 9) == 0
+                done.append("created")
+                assert client.produce("comes", b"%d" % round_trip, partition=1).error_code == 0
+                done.append("produced")
+                assert client.delete_topic("comes") == 0
+                done.append("deleted")
+        except PowerLost:
+            disk.left = None
+        else:
+            assert moment > 10
+            return
+        machine.cut_power(mode)
+        machine.start()
+        client = Client(machine)
+        topics = client.topics()
+        assert topics["stays"] == 1
+        if done and done[-1] != "deleted":
+            # What was not answered may have happened.
+            assert done[-1] == "produced" or topics.get("comes") == 2
+        if "comes" in topics:
+            found = client.read_all("comes", 1)
+            assert found in ([], [(0, b"%d" % (done.count("deleted")))])
+            if done and done[-1] == "produced":
+                assert found
+            assert client.delete_topic("comes") == 0
+        assert client.create_topic("comes", 2) == 0
+        assert client.read_all("comes", 1) == []

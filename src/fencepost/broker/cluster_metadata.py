@@ -1,14 +1,19 @@
 """What the cluster knows of itself: topics, settings, features, producer id blocks.
 
-A journal of JSON lines in the data directory, synced before a change counts; a torn last line is dropped. This is the
+A journal of JSON lines in the data directory, synced before a change counts; a torn last line is dropped. A full disk
+refuses a change; a sync that fails ends all changes, since nobody knows any more what the journal holds. This is the
 small port behind which another store stands once there are several brokers: everything else asks `ClusterMetadata`.
 """
 
+import errno
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.log.side_files import CorruptSideFile
 from fencepost.ports import Disk, File, Randomness
+from fencepost.wire.errors import KafkaError
 
 JOURNAL_NAME = "cluster-metadata.jsonl"
 PRODUCER_ID_BLOCK = 1000
@@ -32,11 +37,16 @@ class Topic:
 
 
 class ClusterMetadata:
-    def __init__(self, disk: Disk, directory: str, randomness: Randomness) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, randomness: Randomness, refusal: Callable[[OSError], KafkaError]
+    ) -> None:
+        """`refusal` is asked what an error of the disk means to whoever wanted a change."""
         self._disk = disk
         self._path = f"{directory}/{JOURNAL_NAME}"
         self._directory = directory
         self._randomness = randomness
+        self._refusal = refusal
+        self._failure: OSError | None = None
         self._file: File | None = None
         self._end = 0
         self.topics: dict[str, Topic] = {}
@@ -54,42 +64,61 @@ class ClusterMetadata:
 
     def load(self) -> None:
         """Replay the journal and begin a new incarnation."""
-        lines = 0
+        lines, end = 0, 0
         if self._disk.exists(self._path):
-            data = self._disk.read_bytes(self._path)
-            for line in data[: data.rfind(b"\n") + 1].splitlines():
-                self._apply(json.loads(line))
-                lines += 1
+            changes, end = self._parse(self._disk.read_bytes(self._path))
+            for change in changes:
+                self._apply(change)
+            lines = len(changes)
         self._apply({"op": "start", "incarnation": self.incarnation + 1})
         if lines > JOURNAL_SLACK * (len(self.topics) + 10):
             self._disk.write_atomically(self._path, self._snapshot())
             self._open()
         else:
             self._open()
-            self._file_end_at_last_line()
-            self._write({"op": "start", "incarnation": self.incarnation})
+            if end != self._end:
+                assert self._file is not None
+                self._file.truncate(end)
+                self._end = end
+            self._append({"op": "start", "incarnation": self.incarnation})
+
+    def _parse(self, data: bytes) -> tuple[list[dict[str, Any]], int]:
+        """The changes, and where the last whole one ends. Of a line never synced, any part may be missing."""
+        changes: list[dict[str, Any]] = []
+        end = 0
+        while end < len(data):
+            stop = data.find(b"\n", end) + 1
+            try:
+                change = json.loads(data[end:stop])
+            except ValueError:
+                change = None
+            if not isinstance(change, dict):
+                if stop and stop < len(data):
+                    raise CorruptSideFile(self._path, f"line {len(changes) + 1} is damaged and not the last")
+                break
+            changes.append(change)
+            end = stop
+        return changes, end
+
+    def fail(self, error: OSError) -> None:
+        """The disk cannot be trusted any more: refuse every change."""
+        self._failure = error
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def create_topic(
+    def draft_topic(
         self, name: str, partition_count: int, overrides: dict[str, str], *, is_internal: bool = False
     ) -> Topic:
+        """A topic with an id of its own that nobody knows yet."""
         topic_id = self._randomness.random_bytes(16)
-        self._commit(
-            {
-                "op": "create_topic",
-                "name": name,
-                "id": topic_id.hex(),
-                "partitions": partition_count,
-                "created_in": self.incarnation,
-                "internal": is_internal,
-                "config": overrides,
-            }
-        )
-        return self.topics[name]
+        return Topic(name, topic_id, partition_count, self.incarnation, is_internal, dict(overrides))
+
+    def add_topic(self, topic: Topic) -> Topic:
+        self._commit(_creation(topic))
+        return self.topics[topic.name]
 
     def delete_topic(self, name: str) -> None:
         self._commit({"op": "delete_topic", "name": name})
@@ -121,14 +150,23 @@ class ClusterMetadata:
         return first
 
     def _commit(self, change: dict[str, Any]) -> None:
-        self._write(change)
+        if self._failure is not None:
+            raise self._refusal(self._failure)
+        try:
+            self._append(change)
+        except OSError as error:
+            raise self._refusal(error) from error
         self._apply(change)
 
-    def _write(self, change: dict[str, Any]) -> None:
+    def _append(self, change: dict[str, Any]) -> None:
         assert self._file is not None, "metadata changed before it was loaded"
         data = (json.dumps(change, separators=(",", ":")) + "\n").encode()
         self._file.write(self._end, data)
-        self._file.sync()
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._failure = error
+            raise OSError(errno.EIO, f"the journal could not be synced: {error}", self._path) from error
         self._end += len(data)
 
     def _open(self) -> None:
@@ -138,13 +176,6 @@ class ClusterMetadata:
         if is_new:
             self._file.sync()
             self._disk.sync_directory(self._directory)
-
-    def _file_end_at_last_line(self) -> None:
-        assert self._file is not None
-        end = self._file.read(0, self._end).rfind(b"\n") + 1
-        if end != self._end:
-            self._file.truncate(end)
-            self._end = end
 
     def _apply(self, change: dict[str, Any]) -> None:
         self.version += 1
@@ -182,20 +213,21 @@ class ClusterMetadata:
 
     def _snapshot(self) -> bytes:
         changes: list[dict[str, Any]] = [{"op": "start", "incarnation": self.incarnation}]
-        changes += [
-            {
-                "op": "create_topic",
-                "name": topic.name,
-                "id": topic.topic_id.hex(),
-                "partitions": topic.partition_count,
-                "created_in": topic.created_in,
-                "internal": topic.is_internal,
-                "config": topic.overrides,
-            }
-            for topic in self.topics.values()
-        ]
+        changes += [_creation(topic) for topic in self.topics.values()]
         changes += [{"op": "set_feature", "name": name, "level": level} for name, level in self.features.items()]
         changes.append({"op": "set_broker_config", "config": self.broker_overrides})
         changes.append({"op": "set_cluster_config", "config": self.cluster_overrides})
         changes.append({"op": "producer_ids", "next": self._next_producer_id_block})
         return b"".join((json.dumps(change, separators=(",", ":")) + "\n").encode() for change in changes)
+
+
+def _creation(topic: Topic) -> dict[str, Any]:
+    return {
+        "op": "create_topic",
+        "name": topic.name,
+        "id": topic.topic_id.hex(),
+        "partitions": topic.partition_count,
+        "created_in": topic.created_in,
+        "internal": topic.is_internal,
+        "config": topic.overrides,
+    }

@@ -17,6 +17,21 @@ class PageCache:
         partition.advance(partition.log.log_end_offset, partition.appended_bytes)
 
 
+class _UnlessDeleted:
+    """A topic may be deleted, or a segment by retention, while the sync of its files is on its way."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: Syncable) -> None:
+        self._file = file
+
+    def sync(self) -> None:
+        try:
+            self._file.sync()
+        except FileNotFoundError:
+            pass
+
+
 class GroupCommit:
     """`flush=group`: while one sync runs, everything written meanwhile gathers for the next."""
 
@@ -43,7 +58,7 @@ class GroupCommit:
             log = partition.log
             if partition.failure is None:
                 targets.append((partition, log.log_end_offset, partition.appended_bytes))
-                files += log.dirty_files()
+                files += [_UnlessDeleted(file) for file in log.dirty_files()]
         self._dirty.clear()
         self.syncs += 1
         self._flusher.sync(files, lambda error: self._done(targets, error))

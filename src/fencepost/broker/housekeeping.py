@@ -11,6 +11,7 @@ from fencepost.broker.durability import PageCache
 from fencepost.broker.events import SegmentsDeleted
 from fencepost.broker.partition import Partition
 from fencepost.ports import Timer
+from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -58,7 +59,7 @@ class Housekeeping:
                     partition = next(partitions)
                 except StopIteration:
                     if after is not None:
-                        after()
+                        self._try(after)
                     self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
                     return
                 except RuntimeError:
@@ -66,10 +67,19 @@ class Housekeeping:
                     self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
                     return
                 if partition.failure is None and visit is not None:
-                    visit(partition)
+                    self._try(lambda partition=partition: visit(partition))  # type: ignore[misc]
             self._timers[name] = self._node.scheduler.call_later(SLICE_PAUSE_MS, lambda: go_on(partitions))
 
         self._timers[name] = self._node.scheduler.call_later(interval_ms, begin)
+
+    def _try(self, job: Callable[[], None]) -> None:
+        """A full disk must not end the jobs, least of all the one that makes room."""
+        try:
+            job()
+        except OSError as error:
+            self._node.disk_refusal(error)
+        except KafkaError:
+            pass  # the log has told its own failure
 
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log

@@ -17,7 +17,7 @@ from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.partition import Durability, Partition
-from fencepost.broker.storage import Storage
+from fencepost.broker.storage import FULL_DISK, Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.config import BrokerConfig, TopicConfig, broker_config, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
@@ -46,7 +46,7 @@ class Node:
         self.start_settings = dict(start_settings)
         self.config: BrokerConfig = broker_config(self.start_settings)
         self.events = EventFeed()
-        self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness)
+        self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness, self.disk_refusal)
         limits = LogLimits(
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             decompressed_batch_max_bytes=self.config.decompressed_batch_max_bytes,
@@ -93,9 +93,12 @@ class Node:
         )
 
     def stop(self) -> None:
-        """Close every log so that the next start needs no recovery."""
+        """Close every log so that the next start needs no recovery; on a full disk it does, and nothing is lost."""
         self.quiesce()
-        self.storage.close(self.logs())
+        try:
+            self.storage.close(self.logs())
+        except OSError as error:
+            self.events.emit(StorageFailed(self.data_directory, str(error)))
         self.metadata.close()
         self.events.emit(BrokerStopped(self.config.node_id))
 
@@ -166,7 +169,10 @@ class Node:
 
     def delete_records(self, partition: Partition, offset: int) -> None:
         partition.log.delete_records_before(offset)
-        self.storage.write_checkpoints(self.logs())
+        try:
+            self.storage.write_checkpoints(self.logs())
+        except OSError as error:
+            raise self.disk_refusal(error) from error
 
     # Topics
 
@@ -174,8 +180,14 @@ class Node:
         self, name: str, partition_count: int, overrides: dict[str, str], *, automatically: bool = False
     ) -> Topic:
         """Make a topic that has passed all checks."""
-        topic = self.metadata.create_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
-        self._create_partitions(topic, 0)
+        draft = self.metadata.draft_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
+        logs = self._create_logs(draft, range(partition_count))
+        try:
+            topic = self.metadata.add_topic(draft)
+        except KafkaError:
+            self._discard_logs(logs)
+            raise
+        self._register(topic, logs)
         self.events.emit(TopicCreated(name, partition_count, automatically))
         return topic
 
@@ -202,9 +214,14 @@ class Node:
         return topic
 
     def add_partitions(self, name: str, partition_count: int) -> None:
-        first = self.metadata.topics[name].partition_count
-        self.metadata.set_partition_count(name, partition_count)
-        self._create_partitions(self.metadata.topics[name], first)
+        topic = self.metadata.topics[name]
+        logs = self._create_logs(topic, range(topic.partition_count, partition_count))
+        try:
+            self.metadata.set_partition_count(name, partition_count)
+        except KafkaError:
+            self._discard_logs(logs)
+            raise
+        self._register(topic, logs)
 
     def delete_topic(self, name: str) -> None:
         topic = self.metadata.topics[name]
@@ -267,27 +284,51 @@ class Node:
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
         logs = [self.storage.open_log(topic, index, config, now_ms) for index in range(topic.partition_count)]
-        self._register(topic, logs, config)
+        self._register(topic, logs)
 
-    def _create_partitions(self, topic: Topic, first: int) -> None:
+    def _create_logs(self, topic: Topic, indexes: range) -> list[PartitionLog]:
+        """The files come before the journal says that they exist, so that a full disk leaves no half-made topic."""
+        if self.storage_failure is not None:
+            raise self.disk_refusal(self.storage_failure)
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
-        logs = [self.storage.create_log(topic, index, config, now_ms) for index in range(first, topic.partition_count)]
-        self._register(topic, logs, config)
+        logs: list[PartitionLog] = []
+        try:
+            for index in indexes:
+                logs.append(self.storage.create_log(topic, index, config, now_ms))
+        except OSError as error:
+            self._discard_logs(logs)
+            raise self.disk_refusal(error) from error
+        return logs
 
-    def _register(self, topic: Topic, logs: list[PartitionLog], config: TopicConfig) -> None:
+    def _discard_logs(self, logs: list[PartitionLog]) -> None:
+        for log in logs:
+            try:
+                self.disk.remove_tree(self.storage.delete_log(log))
+            except OSError as error:
+                # Nobody knows of it; the next start sets it aside.
+                self.events.emit(StorageFailed(log.directory, str(error)))
+
+    def _register(self, topic: Topic, logs: list[PartitionLog]) -> None:
         leader_epoch = self.metadata.leader_epoch(topic)
-        durability = self._durability_for(config)
+        durability = self._durability_for(topic_config(topic.overrides, self.config))
         partitions = self.partitions.setdefault(topic.name, [])
         partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
         self._partitions_by_id[topic.topic_id] = partitions
         self.partition_total += len(logs)
+
+    def disk_refusal(self, error: OSError) -> KafkaError:
+        """What to answer when the disk refused: a full one may have room again, any other is not trusted any more."""
+        if error.errno not in FULL_DISK:
+            self.storage_failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory cannot be written: {error}")
 
     def storage_failed(self, error: OSError) -> None:
         """The log directory cannot be trusted any more: refuse everything rather than acknowledge what may be lost."""
         if self.storage_failure is not None:
             return
         self.storage_failure = error
+        self.metadata.fail(error)
         self.events.emit(StorageFailed(self.data_directory, str(error)))
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory failed: {error}")
         for partition in self.all_partitions():

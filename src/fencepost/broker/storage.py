@@ -4,16 +4,19 @@ Owns the directory's side files (who it belongs to, how far each log was synced,
 is in a log is the log's business; which topics there are is `ClusterMetadata`'s.
 """
 
+import errno
 import os.path
 from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
 from fencepost.log.partition_log import CheckpointWrite, LogLimits, PartitionLog
+from fencepost.log.segment import LOG_SUFFIX
 from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    CorruptSideFile,
     MetaProperties,
     encode_uuid,
     parse_partition_directory_name,
@@ -30,6 +33,7 @@ from fencepost.ports import Disk, Randomness
 
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SYNC_ONE_BY_ONE_MAX = 16
 
 
@@ -38,7 +42,7 @@ class WrongDirectory(Exception):
 
 
 def make_directory_durably(disk: Disk, path: str) -> None:
-    """With its parents. A directory whose own name was never synced is gone after a power cut, with all that is in it."""
+    """With its parents. A directory whose own name was never synced is gone after a power cut, with all in it."""
     if disk.exists(path):
         return
     parent = os.path.dirname(path)
@@ -86,11 +90,33 @@ class Storage:
             if parsed is None:
                 continue
             topic = topics.get(parsed[0])
-            if topic is None or parsed[1] >= topic.partition_count:
-                self.disk.rename(path, f"{path}{STRAY_SUFFIX}")
+            if topic is None or parsed[1] >= topic.partition_count or self._is_of_another_topic(path, topic):
+                self._set_aside(path)
         # A process killed before its first sync leaves directories that only the page cache knows; logs opened from now
         # on take an existing directory for a durable one.
         self.disk.sync_directory(self.directory)
+
+    def _is_of_another_topic(self, path: str, topic: Topic) -> bool:
+        """After a power cut the directory of a deleted topic may be back, under the name that a new one has now."""
+        if self.was_clean:
+            return False
+        topic_id = self._topic_id_of(path)
+        return topic_id is not None and topic_id != topic.topic_id
+
+    def _topic_id_of(self, path: str) -> bytes | None:
+        try:
+            return read_partition_metadata(self.disk, path)
+        except CorruptSideFile:
+            return None
+
+    def _set_aside(self, path: str) -> None:
+        if all(not self.disk.size(f"{path}/{name}") for name in self.disk.list(path) if name.endswith(LOG_SUFFIX)):
+            self.disk.remove_tree(path)  # of a topic that was never announced, or never written to
+            return
+        number = 1
+        while self.disk.exists(f"{path}.{number}{STRAY_SUFFIX}"):
+            number += 1
+        self.disk.rename(path, f"{path}.{number}{STRAY_SUFFIX}")
 
     def open_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         key = (topic.name, index)

@@ -6,7 +6,7 @@ from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.wire.catalog import ApiKey
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -24,8 +24,11 @@ def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) ->
     errors = [_feature_error(node, call, update) for update in request.feature_updates]
     has_error = any(code for code, _ in errors)
     if not has_error and not request.validate_only:
-        for update in request.feature_updates:
-            node.metadata.set_feature(update.feature, update.max_version_level)
+        for at, update in enumerate(request.feature_updates):
+            try:
+                node.metadata.set_feature(update.feature, update.max_version_level)
+            except KafkaError as error:
+                errors[at] = (error.code, error.message)
     result = UpdateFeaturesResponse.UpdatableFeatureResult
     response = UpdateFeaturesResponse(error_message=None)
     if call.version >= 2:

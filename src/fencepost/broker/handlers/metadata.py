@@ -200,7 +200,10 @@ def find_coordinator(node: "Node", call: Call, request: FindCoordinatorRequest) 
     error, message = ErrorCode.NONE, None
     if request.key_type == GROUP_KEY:
         if OFFSETS_TOPIC not in node.metadata.topics:
-            node.create_internal_topic(OFFSETS_TOPIC)
+            try:
+                node.create_internal_topic(OFFSETS_TOPIC)
+            except KafkaError:
+                error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The topic of the offsets cannot be made now"
     elif request.key_type == TRANSACTION_KEY:
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no transaction coordinator yet"
     else:

@@ -27,7 +27,11 @@ def init_producer_id(node: "Node", call: Call, request: InitProducerIdRequest) -
             ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
         )
         return refused
-    return InitProducerIdResponse(producer_id=node.metadata.next_producer_id(), producer_epoch=0)
+    try:
+        return InitProducerIdResponse(producer_id=node.metadata.next_producer_id(), producer_epoch=0)
+    except KafkaError as error:
+        refused.error_code = error.code
+        return refused
 
 
 def describe_producers(node: "Node", call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
