@@ -18,28 +18,21 @@ ADMIN_TIMEOUT_SECONDS = 20
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "broker" in metafunc.fixturenames:
+    if "broker_kind" in metafunc.fixturenames:
         against = metafunc.config.getoption("--against")
         kinds = list(KINDS) if against == "both" else [against]
-        metafunc.parametrize("broker", kinds, indirect=True, scope="session")
+        metafunc.parametrize("broker_kind", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
-    with KINDS[request.param]() as process:
-        yield process
+def broker_kind(request: pytest.FixtureRequest) -> type[BrokerProcess]:
+    """The kind of broker under test, for tests that start, stop and kill one of their own."""
+    return KINDS[request.param]
 
 
 @pytest.fixture(scope="session")
-def apache() -> Iterator[ApacheKafka]:
-    """The reference, for tests that compare answers."""
-    with ApacheKafka() as process:
-        yield process
-
-
-@pytest.fixture(scope="session")
-def fencepost() -> Iterator[FencepostProcess]:
-    with FencepostProcess() as process:
+def broker(broker_kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
+    with broker_kind() as process:
         yield process
 
 

@@ -83,7 +83,8 @@ class ApacheKafka(BrokerProcess):
 
     def _format(self, properties: Path) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["format", "--config", str(properties), "--cluster-id", cluster_id]
+        # With `=`, because an id may begin with a dash.
+        arguments = ["format", "--config", str(properties), f"--cluster-id={cluster_id}"]
         done = subprocess.run(java.command("kafka.tools.StorageTool", arguments), capture_output=True, text=True)
         if done.returncode != 0:
             raise BrokerFailed(f"formatting failed:\n{done.stdout}{done.stderr}")
