@@ -56,6 +56,7 @@ class Partition:
         self.appended_bytes = 0
         """Written since the start; fetches that wait for so many bytes count with it."""
         self._readable_bytes = 0
+        log.lead(leader_epoch)
 
     def append(self, batch: memoryview, origin: Origin, now_ms: int) -> Appended:
         """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed."""

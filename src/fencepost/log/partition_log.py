@@ -293,6 +293,10 @@ class PartitionLog:
 
     # Appending
 
+    def lead(self, leader_epoch: int) -> None:
+        """This replica writes from here on, in this epoch."""
+        self.epochs.begin(leader_epoch, self.log_end_offset)
+
     def append_as_leader(
         self,
         batch: bytearray | memoryview,
@@ -815,7 +819,7 @@ class PartitionLog:
         assert self._base_offsets == sorted(set(self._base_offsets)), self._base_offsets
         assert self._base_offsets[0] <= self.log_start_offset, (self._base_offsets, self.log_start_offset)
         assert self._base_offsets[-1] <= self.log_end_offset, (self._base_offsets, self.log_end_offset)
-        assert self.leader_epoch == self.epochs.latest or self.epochs.latest == -1, (self.leader_epoch, self.epochs)
+        assert self.leader_epoch <= self.epochs.latest or self.epochs.latest == -1, (self.leader_epoch, self.epochs)
         for segment, end_offset in zip(self._segments, [*self._base_offsets[1:], self.log_end_offset], strict=True):
             assert segment.size == segment.file.size(), f"{segment.log_path}: {segment.size} != {segment.file.size()}"
             position, next_offset = 0, segment.base_offset
