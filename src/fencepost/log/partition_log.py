@@ -339,10 +339,11 @@ class PartitionLog:
         if (
             max_timestamp - now_ms > self._timestamp_after_max_ms
             or now_ms - base_timestamp > self._timestamp_before_max_ms
+            or attributes & TIMESTAMP_TYPE_MASK
         ):
-            check_timestamps(header, now_ms, self.config)
+            check_timestamps(batch, header, now_ms, self.config, self._limits.decompressed_batch_max_bytes)
         log_append_time_ms = -1
-        if self._opens_batches:
+        if self._opens_batches or attributes & TIMESTAMP_TYPE_MASK:
             batch, header, log_append_time_ms = self._open_batch(batch, header, origin, now_ms)
             size, max_timestamp, batch_length = len(batch), header.max_timestamp, header.batch_length
         producers = self.producers

@@ -13,21 +13,29 @@ from fencepost.log.producers import Origin
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
     COMPRESSION_MASK,
+    CREATE_TIME,
     CURRENT_MAGIC,
     HEADER_BYTES,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
     BatchHeader,
     read_header,
-    stamp_log_append_time,
+    stamp_timestamp_type,
     verify_crc,
 )
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 from fencepost.wire.errors import ErrorCode, KafkaError
-from fencepost.wire.records import check_records, payload_of, rebuild_batch
+from fencepost.wire.records import InvalidRecords, check_records, payload_of, read_records, rebuild_batch
 
 _LEGACY_LENGTH_MIN = 14
+
+
+class NotOneBatch(KafkaError):
+    """What came for a partition is not one batch of today's format: refused whatever partition it came for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 def needs_opening(config: TopicConfig) -> bool:
@@ -48,7 +56,7 @@ def check_batch(
     if not 0 <= header.magic <= CURRENT_MAGIC:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {header.magic}")
     if header.magic != CURRENT_MAGIC:
-        _refuse(
+        raise NotOneBatch(
             "Produce requests are only allowed to contain record batches with magic version 2. "
             f"Received batch with magic version {header.magic}."
         )
@@ -58,9 +66,9 @@ def check_batch(
             f"Record batch is corrupt (the size {header.batch_length} is smaller than the minimum)",
         )
     if header.size_bytes > size:
-        _refuse("Produce requests must have at least one record batch per partition")
+        raise NotOneBatch("Produce requests must have at least one record batch per partition")
     if header.size_bytes < size:
-        _refuse("Produce requests are only allowed to contain exactly one record batch per partition")
+        _refuse_more(batch[header.size_bytes :])
     if origin is Origin.CLIENT and header.base_offset != 0:
         _refuse(
             f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
@@ -92,15 +100,18 @@ def check_batch(
         _refuse("Clients are not allowed to write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         _refuse(f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}")
-    if header.attributes & TIMESTAMP_TYPE_MASK:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime.",
-        )
 
 
 def refuse_short_batch(size: int) -> NoReturn:
-    _refuse(f"Produce requests must have at least one record batch per partition; {size} bytes are less than a header")
+    raise NotOneBatch(
+        f"Produce requests must have at least one record batch per partition; {size} bytes are less than a header"
+    )
+
+
+def _refuse_more(rest: memoryview) -> NoReturn:
+    if len(rest) >= HEADER_BYTES and HEADER_BYTES <= read_header(rest).size_bytes <= len(rest):
+        raise NotOneBatch("Produce requests are only allowed to contain exactly one record batch per partition")
+    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch is followed by {len(rest)} bytes that are none")
 
 
 def refuse_crc(batch: memoryview, header: BatchHeader, topic_partition: str) -> NoReturn:
@@ -110,19 +121,29 @@ def refuse_crc(batch: memoryview, header: BatchHeader, topic_partition: str) -> 
     )
 
 
-def check_timestamps(header: BatchHeader, now_ms: int, config: TopicConfig) -> None:
-    """Limits on CreateTime. The header's first and largest timestamps stand for the records."""
-    if config.message_timestamp_type != "CreateTime":
-        return
+def check_timestamps(
+    batch: memoryview, header: BatchHeader, now_ms: int, config: TopicConfig, decompressed_max_bytes: int
+) -> None:
+    """Limits on CreateTime, and LogAppendTime from a client. The header's first and largest stand for the records."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"Timestamp {timestamp} of message is out of range. "
-                f"The timestamp should be within [{earliest}, {latest}]",
-            )
+
+    def problem(timestamp: int) -> str | None:
+        if config.message_timestamp_type == "CreateTime" and timestamp != NO_TIMESTAMP:
+            if earliest <= timestamp <= latest:
+                return None
+            return f"Timestamp {timestamp} is out of range. It should be within [{earliest}, {latest}]"
+        if header.timestamp_type == LOG_APPEND_TIME:
+            return "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+        return None
+
+    if problem(header.base_timestamp) or problem(header.max_timestamp):
+        records = enumerate(read_records(batch, decompressed_max_bytes))
+        raise InvalidRecords(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            [(index, why) for index, record in records if (why := problem(record.timestamp))],
+        )
 
 
 def open_batch(
@@ -145,7 +166,10 @@ def open_batch(
             batch = memoryview(rebuild_batch(header, payload, attributes, level=_level(config, wanted)))
             header = read_header(batch)
     if config.message_timestamp_type == "LogAppendTime" and not header.is_control:
-        stamp_log_append_time(batch, 0, len(batch), now_ms)
+        stamp_timestamp_type(batch, 0, len(batch), LOG_APPEND_TIME, now_ms)
+        header = read_header(batch)
+    elif header.timestamp_type != CREATE_TIME:
+        stamp_timestamp_type(batch, 0, len(batch), CREATE_TIME, header.max_timestamp)
         header = read_header(batch)
     return batch, header
 

@@ -42,6 +42,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
+TIMESTAMP_TYPE_SHIFT = 3
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
@@ -162,17 +163,25 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     return checksum(buffer, position, size_bytes) == header.crc
 
 
+def has_transactional_records(buffer: Buffer) -> bool:
+    """Whether the batch at the start of the buffer claims to be part of a transaction."""
+    return len(buffer) >= HEADER_BYTES and buffer[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK != 0
+
+
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Give a batch its place in a log; neither field is under the CRC."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + 12, leader_epoch)
 
 
-def stamp_log_append_time(buffer: bytearray | memoryview, position: int, size_bytes: int, timestamp_ms: int) -> None:
-    """Turn a batch into one of LogAppendTime: attributes and max timestamp change, so the CRC does too."""
+def stamp_timestamp_type(
+    buffer: bytearray | memoryview, position: int, size_bytes: int, timestamp_type: int, max_timestamp: int
+) -> None:
+    """Turn a batch into one of CreateTime or LogAppendTime. Both fields are under the CRC, so it changes too."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_POSITION)
-    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
-    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp_ms)
+    attributes = attributes & ~TIMESTAMP_TYPE_MASK | timestamp_type << TIMESTAMP_TYPE_SHIFT
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, max_timestamp)
     seal(buffer, position, size_bytes)
 
 
@@ -242,7 +251,7 @@ def build_batch(
         encode_record(delta, timestamp - base_timestamp, key, value, headers)
         for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True)
     )
-    attributes = compression | (timestamp_type << 3)
+    attributes = compression | timestamp_type << TIMESTAMP_TYPE_SHIFT
     if transactional:
         attributes |= TRANSACTIONAL_MASK
     if control:

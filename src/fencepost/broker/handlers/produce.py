@@ -11,11 +11,13 @@ from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.log.producers import Origin
+from fencepost.log.validation import NotOneBatch
 from fencepost.promise import Promise
-from fencepost.wire.batch import HEADER_BYTES, read_header
+from fencepost.wire.batch import HEADER_BYTES, has_transactional_records, read_header
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import ProduceRequest, ProduceResponse
+from fencepost.wire.records import InvalidRecords
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -23,14 +25,26 @@ if TYPE_CHECKING:
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+# Of a partition that refuses, the answer tells the log start, but not with these.
+_ERRORS_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
     acks = request.acks
-    response = ProduceResponse()
+    if request.transactional_id is None and _has_transactional_records(request):
+        return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-        _refuse_all(request, response, ErrorCode.INVALID_REQUIRED_ACKS)
-        return response
+        return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    response = ProduceResponse()
     now_ms = node.clock.wall_ms()
     waiting: list[tuple[Partition, int, _PartitionResponse]] = []
     has_error = False
@@ -55,8 +69,7 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
                 appended = partition.append(memoryview(data.records), Origin.CLIENT, now_ms)
             except KafkaError as error:
                 has_error = True
-                answer.error_code = error.code
-                answer.error_message = error.message
+                _refuse(answer, error, partition)
                 _tell_refusal(node, call, topic.name, data, error)
                 continue
             answer.base_offset = appended.first_offset
@@ -78,8 +91,7 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
                 waiting.append((partition, appended.last_offset, answer))
     if acks == ACKS_NONE:
         if has_error:
-            # Nobody reads an answer; a closed connection is the only way to tell, as in Kafka.
-            call.connection.close("a batch sent with acks=0 was refused")
+            _refuse_silently(call)
         return None
     return _when_all_durable(response, waiting) if waiting else response
 
@@ -105,7 +117,36 @@ def _when_all_durable(
     return promise
 
 
-def _refuse_all(request: ProduceRequest, response: ProduceResponse, code: ErrorCode) -> None:
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None and has_transactional_records(data.records):
+                return True
+    return False
+
+
+def _refuse(answer: _PartitionResponse, error: KafkaError, partition: Partition | None) -> None:
+    answer.error_code = error.code
+    answer.error_message = error.message
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [
+            _PartitionResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+            for index, why in error.record_errors
+        ]
+    if partition is not None and error.code not in _ERRORS_WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log.log_start_offset
+
+
+def _refuse_silently(call: Call) -> None:
+    """Nobody reads an answer to acks=0; a closed connection is the only way to tell, as in Kafka."""
+    call.connection.close("a batch sent with acks=0 was refused")
+
+
+def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    if request.acks == ACKS_NONE:
+        _refuse_silently(call)
+        return None
+    response = ProduceResponse()
     for topic in request.topic_data:
         response.responses.append(
             _TopicResponse(
@@ -117,6 +158,7 @@ def _refuse_all(request: ProduceRequest, response: ProduceResponse, code: ErrorC
                 ],
             )
         )
+    return response
 
 
 def _tell_refusal(
