@@ -63,9 +63,10 @@ class _Attempt:
             self.results.append((wanted, data))
 
     def _read_partition(self, wanted: Wanted, left: int) -> _PartitionData:
-        data = _PartitionData(partition_index=wanted.index, high_watermark=-1, aborted_transactions=None, records=b"")
+        data = _PartitionData(partition_index=wanted.index, high_watermark=-1, records=b"")
         try:
             partition = self.partition(wanted)
+            data.aborted_transactions = None
             partition_log = partition.log
             partition.check_leader_epoch(wanted.current_leader_epoch)
             if wanted.last_fetched_epoch >= 0 and self._diverges(partition, wanted, data):

@@ -26,28 +26,27 @@ _EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffs
 
 
 def list_offsets(node: "Node", call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    response = ListOffsetsResponse()
-    seen: set[tuple[str, int]] = set()
-    duplicates: set[tuple[str, int]] = set()
+    topics: dict[str, dict[int, _OffsetResponse]] = {}
     for topic in request.topics:
+        results = topics.setdefault(topic.name, {})
         for one in topic.partitions:
-            key = (topic.name, one.partition_index)
-            (duplicates if key in seen else seen).add(key)
-    for topic in request.topics:
-        results = []
-        for one in topic.partitions:
+            is_repeated = one.partition_index in results
             result = _OffsetResponse(partition_index=one.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
-            results.append(result)
+            results[one.partition_index] = result
             try:
-                if (topic.name, one.partition_index) in duplicates:
+                if is_repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = node.partition(topic.name, one.partition_index)
                 partition.check_leader_epoch(one.current_leader_epoch)
                 _find(partition, one.timestamp, request.isolation_level, call.version, result)
             except KafkaError as error:
                 result.error_code = error.code
-        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return response
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(results.values()))
+            for name, results in topics.items()
+        ]
+    )
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int, version: int, result: _OffsetResponse) -> None:
