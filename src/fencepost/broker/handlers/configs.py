@@ -49,7 +49,7 @@ def describe_configs(node: "Node", call: Call, request: DescribeConfigsRequest) 
             result.error_code, result.error_message = error.code, error.message
             continue
         wanted = resource.configuration_keys
-        result.configs = [config for config in configs if wanted is None or config.name in wanted]
+        result.configs = [config for config in configs if not wanted or config.name in wanted]
         for config in result.configs:
             if not request.include_synonyms:
                 config.synonyms = []
@@ -221,6 +221,8 @@ def _change(
 
 def _overrides(node: "Node", kind: int, name: str) -> Mapping[str, str]:
     if kind == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
         topic = node.metadata.topics.get(name)
         if topic is None:
@@ -247,7 +249,9 @@ def _store(
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
             broker_config(dict(changed))
     except InvalidSetting as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        # Kafka means to answer INVALID_CONFIG for brokers too, one day.
+        code = ErrorCode.INVALID_CONFIG if kind == TOPIC else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, str(error)) from None
     if validate_only:
         return
     if kind == TOPIC:

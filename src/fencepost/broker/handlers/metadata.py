@@ -140,7 +140,9 @@ def describe_topic_partitions(
                 check_topic_name(name)
             except KafkaError as error:
                 code = error.code
-            response.topics.append(topic_response(error_code=code, name=name))
+            response.topics.append(
+                topic_response(error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+            )
             continue
         first = start_at if request.cursor is not None and name == request.cursor.topic_name else 0
         last = min(topic.partition_count, first + left)

@@ -90,9 +90,8 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         effective = topic_config(overrides, node.config)
     except InvalidSetting as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    topic_id = NO_TOPIC_ID
-    if not validate_only:
-        topic_id = node.create_topic(wanted.name, partition_count, overrides).topic_id
+    make = node.metadata.draft_topic if validate_only else node.create_topic
+    topic = make(wanted.name, partition_count, overrides)
     configs = [
         _CreateResult.CreatableTopicConfigs(
             name=name,
@@ -104,7 +103,7 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         for name, setting in topic_settings().items()
     ]
     return _CreateResult(
-        name=wanted.name, topic_id=topic_id, num_partitions=partition_count, replication_factor=1, configs=configs
+        name=wanted.name, topic_id=topic.topic_id, num_partitions=partition_count, replication_factor=1, configs=configs
     )
 
 
