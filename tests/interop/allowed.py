@@ -27,12 +27,18 @@ ABSENT_FEATURES = {
 
 # Case or step -> (paths that may differ, as a regular expression; why).
 RAW: dict[str, tuple[str, str]] = {
-    "trailing bytes after a body": (r"\[0\]", "we hang up on a frame with more than its message; Kafka logs and goes on"),
+    "trailing bytes after a body": (
+        r"\[0\]",
+        "we hang up on a frame with more than its message; Kafka logs and goes on",
+    ),
     "more records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
     "fewer records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
     "a record body of rubbish": (r"ErrorCode", "INVALID_RECORD; Kafka fails inside and says UNKNOWN_SERVER_ERROR"),
     "an unknown compression": (r"\[.\]\.ErrorCode", "INVALID_RECORD; Kafka fails inside and says UNKNOWN_SERVER_ERROR"),
-    "the same partition twice in a request": (r".*PartitionResponses", "we append both; Kafka drops one of them silently"),
+    "the same partition twice in a request": (
+        r".*PartitionResponses",
+        "we append both; Kafka drops one of them silently",
+    ),
     "metadata by topic id": (
         r"\[2\]\..*",
         "neither name nor id: INVALID_REQUEST for the topic; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
@@ -52,7 +58,10 @@ ADMIN: dict[str, tuple[str, str]] = {
         r"retention\.ms\.synonyms",
         "Kafka's log.retention.ms has no default but log.retention.hours has; we have only the former",
     ),
-    "incrementalAlterConfigs: unknown broker setting": (r"answer", "Kafka keeps settings it does not know, for plug-ins; we have none"),
+    "incrementalAlterConfigs: unknown broker setting": (
+        r"answer",
+        "Kafka keeps settings it does not know, for plug-ins; we have none",
+    ),
 }
 
 _LIMITS_ARE_ON = "limits are on by default, and fixed at start"

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess

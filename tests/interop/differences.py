@@ -9,7 +9,9 @@ NOTHING = "(nothing)"
 def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in [*expected, *(key for key in found if key not in expected)]:
-            yield from differences(expected.get(key, NOTHING), found.get(key, NOTHING), f"{path}.{key}" if path else str(key))
+            yield from differences(
+                expected.get(key, NOTHING), found.get(key, NOTHING), f"{path}.{key}" if path else str(key)
+            )
     elif isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(expected) == len(found):
         for index, (left, right) in enumerate(zip(expected, found, strict=True)):
             yield from differences(left, right, f"{path}[{index}]")
@@ -20,4 +22,6 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def _are_named(answer: Any) -> bool:
-    return isinstance(answer, list) and bool(answer) and all(isinstance(each, dict) and "Name" in each for each in answer)
+    return (
+        isinstance(answer, list) and bool(answer) and all(isinstance(each, dict) and "Name" in each for each in answer)
+    )

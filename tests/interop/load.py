@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.peers.broker_process import BrokerProcess
 
@@ -58,7 +58,12 @@ def create_topics(broker: BrokerProcess) -> None:
 
 def produce(broker: BrokerProcess, topic: str, codec: str, records: Iterator[tuple[bytes | None, bytes | None]]) -> int:
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "compression.type": codec, "batch.size": 20_000}
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "batch.size": 20_000,
+        }
     )
     count = 0
     for key, value in records:
@@ -73,14 +78,21 @@ def commit_offsets(broker: BrokerProcess) -> None:
     """Groups with members, with metadata, and without members."""
     for number in range(3):
         consumer = Consumer(
-            {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"group-{number}", "auto.offset.reset": "earliest", "session.timeout.ms": 6000}
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": f"group-{number}",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+            }
         )
         consumer.subscribe(["segmented"])
         assert consumer.consume(100, 20)
         consumer.commit(asynchronous=False)
         consumer.close()
     outside = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "outside"})
-    outside.commit(offsets=[TopicPartition("segmented", 0, 5, "a note"), TopicPartition("compacted", 0, 1)], asynchronous=False)
+    outside.commit(
+        offsets=[TopicPartition("segmented", 0, 5, "a note"), TopicPartition("compacted", 0, 1)], asynchronous=False
+    )
     outside.close()
 
 

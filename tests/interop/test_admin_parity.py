@@ -67,7 +67,7 @@ def normalised(step: str, answer: Any) -> Any:
 
 
 def is_elr_setting(name: str, value: Any) -> bool:
-    """With eligible leader replicas Kafka pins min.insync.replicas as a cluster-wide default; we have no such feature."""
+    """With eligible leader replicas Kafka pins min.insync.replicas for the whole cluster."""
     return name == "min.insync.replicas" and "1" in str(value)
 
 
@@ -88,7 +88,10 @@ def test_broker_settings_have_the_same_meaning(answers: tuple[Steps, Steps]) -> 
     apache, fencepost = (steps["describeConfigs: broker"]["answer"] for steps in answers)
     shared = sorted(set(apache) & set(fencepost) - OWN_VALUES)
     different = {name for name in shared if apache[name] != fencepost[name]}
-    told = [f"{name}: apache {apache[name]}, fencepost {fencepost[name]}" for name in sorted(different - set(BROKER_SETTINGS))]
+    told = [
+        f"{name}: apache {apache[name]}, fencepost {fencepost[name]}"
+        for name in sorted(different - set(BROKER_SETTINGS))
+    ]
     assert told == []
     assert set(BROKER_SETTINGS) - different == set(), "no longer different, strike them from the list"
     assert len(shared) > 40

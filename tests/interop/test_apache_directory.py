@@ -60,7 +60,9 @@ def open_partition(directory: Path, name: str, *, clean: bool) -> PartitionLog:
         TopicConfig(cleanup_policy=policy, segment_bytes=1_048_576),
         NOW_MS,
         clean=clean,
-        recovery_point=read_offset_checkpoint(disk, str(directory), RECOVERY_POINT_CHECKPOINT).get(key, 0) if clean else 0,
+        recovery_point=read_offset_checkpoint(disk, str(directory), RECOVERY_POINT_CHECKPOINT).get(key, 0)
+        if clean
+        else 0,
         log_start_offset=read_offset_checkpoint(disk, str(directory), LOG_START_OFFSET_CHECKPOINT).get(key, 0),
     )
 
@@ -137,12 +139,22 @@ def test_a_log_begun_by_kafka_and_continued_by_us_is_read_by_kafkas_tool(directo
     log.advance_high_watermark(log.log_end_offset)
     log.close(NOW_MS)
     assert log.log_end_offset == end + 50
-    files = [file for file in files_of(directory, ".log", ".index", ".timeindex", ".snapshot") if file.parent.name == "segmented-0"]
+    files = [
+        file
+        for file in files_of(directory, ".log", ".index", ".timeindex", ".snapshot")
+        if file.parent.name == "segmented-0"
+    ]
     assert dump(files).complaints() == []
 
 
 def test_the_offsets_topic_of_kafka_is_opened(directory: Path) -> None:
-    names = sorted({file.parent.name for file in files_of(directory, ".log") if file.stat().st_size and "__consumer_offsets" in str(file)})
+    names = sorted(
+        {
+            file.parent.name
+            for file in files_of(directory, ".log")
+            if file.stat().st_size and "__consumer_offsets" in str(file)
+        }
+    )
     assert names
     for name in names:
         assert read_all(open_partition(directory, name, clean=False)) == log_bytes(directory, name)

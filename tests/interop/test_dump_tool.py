@@ -89,7 +89,11 @@ def test_the_producer_snapshots_are_read(loaded: tuple[Path, Counter[str]]) -> N
 
 def test_the_group_records_are_decoded(loaded: tuple[Path, Counter[str]]) -> None:
     directory, _ = loaded
-    logs = [log for log in files_of(directory, ".log") if log.parent.name.startswith("__consumer_offsets-") and log.stat().st_size]
+    logs = [
+        log
+        for log in files_of(directory, ".log")
+        if log.parent.name.startswith("__consumer_offsets-") and log.stat().st_size
+    ]
     found = dump(logs, "--offsets-decoder")
     assert found.complaints() == []
     for wanted in ('"group":"outside"', '"metadata":"a note', '"protocolType":"consumer"', '"group":"group-2"'):
@@ -101,7 +105,9 @@ def test_after_a_kill_the_recovered_files_are_read_too(recovered: Path) -> None:
     assert dump(files_of(recovered, ".index", ".timeindex", ".snapshot")).complaints() == []
 
 
-def test_the_tool_would_complain_of_a_flipped_bit_and_of_a_wrong_index(loaded: tuple[Path, Counter[str]], tmp_path: Path) -> None:
+def test_the_tool_would_complain_of_a_flipped_bit_and_of_a_wrong_index(
+    loaded: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
     """That the tests above can fail."""
     directory, _ = loaded
     copied = tmp_path / "segmented-0"

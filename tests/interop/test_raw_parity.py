@@ -18,11 +18,12 @@ pytestmark = pytest.mark.timeout(90)
 
 # What Fencepost has to speak; the rest of Kafka's calls it may leave out, but never in other versions.
 REQUIRED_APIS = {
-    "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat",
-    "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics", "DeleteTopics", "DeleteRecords",
-    "InitProducerId", "OffsetForLeaderEpoch", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs", "AlterConfigs",
-    "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete", "DescribeClientQuotas",
-    "UpdateFeatures", "DescribeCluster", "ListConfigResources", "DescribeTopicPartitions",
+    "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator",
+    "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions",
+    "CreateTopics", "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeAcls",
+    "CreateAcls", "DeleteAcls", "DescribeConfigs", "AlterConfigs", "DescribeLogDirs", "CreatePartitions",
+    "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete", "DescribeClientQuotas", "UpdateFeatures",
+    "DescribeCluster", "ListConfigResources", "DescribeTopicPartitions",
 }  # fmt: skip
 
 

@@ -43,12 +43,11 @@ class Client:
     compressions: tuple[str, ...] = COMPRESSIONS
     knows_produced_offsets: bool = True
     sets_timestamps: bool = True
+    commits_at_once: bool = True
     environment: tuple[tuple[str, str], ...] = ()
 
     def _start(self, verb: str, **options: Any) -> JsonLinesProcess:
-        return JsonLinesProcess(
-            f"{self.name} {verb}", self.command(verb, json.dumps(options)), dict(self.environment)
-        )
+        return JsonLinesProcess(f"{self.name} {verb}", self.command(verb, json.dumps(options)), dict(self.environment))
 
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Record], compression: str = "none"
@@ -166,8 +165,14 @@ KAFKAJS = Client(
         ("KAFKAJS_NO_PARTITIONER_WARNING", "1"),
     ),
 )
+# kcat commits every five seconds and when it loses its partitions, and cannot be told otherwise.
 KCAT = Client(
-    "kcat", _kcat, knows_produced_offsets=False, sets_timestamps=False, environment=_PYTHON_ENVIRONMENT
+    "kcat",
+    _kcat,
+    knows_produced_offsets=False,
+    sets_timestamps=False,
+    commits_at_once=False,
+    environment=_PYTHON_ENVIRONMENT,
 )
 
 CLIENTS = (CONFLUENT, AIOKAFKA, KAFKA_PYTHON, JAVA, KAFKAJS, KCAT)

@@ -9,13 +9,20 @@ from tests.peers import java
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 # A batch that fails its CRC is printed with `isvalid: false`; the rest are the tool's own words for trouble.
 COMPLAINT = re.compile(
-    r"mismatch|isvalid: false|non-consecutive|misplaced|corrupt|out of order|exception|\berror\b|failed|could not|truncat|unknown|ignored|invalid|not found",
+    r"mismatch|isvalid: false|non-consecutive|misplaced|corrupt|out of order|exception|\berror\b|failed|could not"
+    r"|truncat|unknown|ignored|invalid|not found",
     re.IGNORECASE,
 )
 BATCH = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*")
 COMPACTED = "/compacted-"
 # Headings that indented lines follow, one for each place.
-LISTS = ("Non-consecutive offsets in", "Found timestamp mismatch in", "Mismatches in", "Found out of order timestamp in", "The following indexed offsets are not found in")
+LISTS = (
+    "Non-consecutive offsets in",
+    "Found timestamp mismatch in",
+    "Mismatches in",
+    "Found out of order timestamp in",
+    "The following indexed offsets are not found in",
+)
 HEADING = re.compile(r"^Dumping (.+)$")
 
 

@@ -78,7 +78,9 @@ def an_offset_inside_a_batch_gives_the_whole_batch(peer: Peer) -> Any:
     peer.produce(topic, batch([b"1", b"2", b"3"]))
     peer.produce(topic, batch([b"4", b"5"]))
     answer = partition_of(peer.call("Fetch", 12, fetch_request(topic, 1)))
-    return [(header.base_offset, header.record_count, header.leader_epoch) for header in read_headers(answer["Records"])]
+    return [
+        (header.base_offset, header.record_count, header.leader_epoch) for header in read_headers(answer["Records"])
+    ]
 
 
 @case
@@ -130,11 +132,15 @@ def a_fetch_session_sends_only_what_changed(peer: Peer) -> Any:
     peer.fill(topic, 1, partition=0)
     client = peer.connect()
     wanted = [{"Partition": p, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20} for p in range(2)]
-    first = client.call("Fetch", 12, {"MinBytes": 0, "SessionEpoch": 0, "Topics": [{"Topic": topic, "Partitions": wanted}]})
+    first = client.call(
+        "Fetch", 12, {"MinBytes": 0, "SessionEpoch": 0, "Topics": [{"Topic": topic, "Partitions": wanted}]}
+    )
     session = first["SessionId"]
 
     def step(epoch: int, **fields: Any) -> Any:
-        return comparable(client.call("Fetch", 12, {"MinBytes": 0, "SessionId": session, "SessionEpoch": epoch, **fields}))
+        return comparable(
+            client.call("Fetch", 12, {"MinBytes": 0, "SessionId": session, "SessionEpoch": epoch, **fields})
+        )
 
     moved = [{"Topic": topic, "Partitions": [{"Partition": 0, "FetchOffset": 1, "PartitionMaxBytes": 1 << 20}]}]
     steps = [step(1, Topics=moved), step(2)]
@@ -150,7 +156,10 @@ def a_fetch_session_sends_only_what_changed(peer: Peer) -> Any:
 @case
 def fetch_sessions_that_do_not_exist(peer: Peer) -> Any:
     topic = peer.topic()
-    return [peer.fetch(topic, 0, SessionId=session, SessionEpoch=epoch) for session, epoch in ((12345, 1), (0, 5), (12345, -1), (12345, 0))]
+    return [
+        peer.fetch(topic, 0, SessionId=session, SessionEpoch=epoch)
+        for session, epoch in ((12345, 1), (0, 5), (12345, -1), (12345, 0))
+    ]
 
 
 @case
@@ -158,7 +167,9 @@ def a_fetch_session_that_is_full_of_errors(peer: Peer) -> Any:
     topic = peer.topic()
     client = peer.connect()
     wanted = [{"Partition": p, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20} for p in (0, 7)]
-    first = client.call("Fetch", 12, {"MinBytes": 0, "SessionEpoch": 0, "Topics": [{"Topic": topic, "Partitions": wanted}]})
+    first = client.call(
+        "Fetch", 12, {"MinBytes": 0, "SessionEpoch": 0, "Topics": [{"Topic": topic, "Partitions": wanted}]}
+    )
     second = client.call("Fetch", 12, {"MinBytes": 0, "SessionId": first["SessionId"], "SessionEpoch": 1})
     return comparable(first), comparable(second)
 
@@ -201,7 +212,10 @@ def list_offsets_of_special_timestamps(peer: Peer) -> Any:
 def list_offsets_of_special_timestamps_that_a_version_does_not_know(peer: Peer) -> Any:
     topic = peer.topic()
     peer.fill(topic, 1)
-    return {f"v{v} {t}": list_offsets(peer, topic, t, v) for v, t in ((5, -3), (7, -4), (8, -5), (10, -6), (11, -7), (11, -100))}
+    return {
+        f"v{v} {t}": list_offsets(peer, topic, t, v)
+        for v, t in ((5, -3), (7, -4), (8, -5), (10, -6), (11, -7), (11, -100))
+    }
 
 
 @case
@@ -260,15 +274,23 @@ def delete_records(peer: Peer) -> Any:
 
     def ask(name: str, offset: int, partition: int = 0) -> Any:
         wanted = [{"PartitionIndex": partition, "Offset": offset}]
-        return comparable(peer.call("DeleteRecords", 1, {"Topics": [{"Name": name, "Partitions": wanted}], "TimeoutMs": 5000}))
+        return comparable(
+            peer.call("DeleteRecords", 1, {"Topics": [{"Name": name, "Partitions": wanted}], "TimeoutMs": 5000})
+        )
 
     return [
-        ask(topic, 2), ask(topic, 1), ask(topic, 6), ask(topic, -2), ask(topic, -1), ask(topic, 0, 9), ask(peer.name("unknown"), 1)
-    ]  # fmt: skip
+        *[ask(topic, offset) for offset in (2, 1, 6, -2, -1)],
+        ask(topic, 0, 9),
+        ask(peer.name("unknown"), 1),
+    ]
 
 
 @case
 def delete_records_of_an_internal_topic(peer: Peer) -> Any:
     peer.settled("FindCoordinator", 2, {"Key": "any", "KeyType": 0})
     wanted = [{"PartitionIndex": 0, "Offset": 0}]
-    return comparable(peer.call("DeleteRecords", 1, {"Topics": [{"Name": "__consumer_offsets", "Partitions": wanted}], "TimeoutMs": 5000}))
+    return comparable(
+        peer.call(
+            "DeleteRecords", 1, {"Topics": [{"Name": "__consumer_offsets", "Partitions": wanted}], "TimeoutMs": 5000}
+        )
+    )

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from tests.interop.cases.groups import commit, commit_request, fetch_offsets, heartbeat, join, join_request, stable, subscription, sync
+from tests.interop.cases.groups import (
+    commit,
+    commit_request,
+    fetch_offsets,
+    heartbeat,
+    join,
+    join_request,
+    stable,
+    subscription,
+    sync,
+)
 from tests.interop.cases.peer import Peer, case, comparable
 
 
@@ -206,7 +216,9 @@ def commit_and_fetch_in_every_version(peer: Peer) -> Any:
 def commit_and_fetch_with_unknown_topic_ids(peer: Peer) -> Any:
     group, unknown = peer.name("g"), "00000000-0000-0000-0000-0000000000ff"
     partitions = [{"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}]
-    committed = peer.settled("OffsetCommit", 10, {"GroupId": group, "Topics": [{"TopicId": unknown, "Partitions": partitions}]})
+    committed = peer.settled(
+        "OffsetCommit", 10, {"GroupId": group, "Topics": [{"TopicId": unknown, "Partitions": partitions}]}
+    )
     groups = [{"GroupId": group, "Topics": [{"TopicId": unknown, "PartitionIndexes": [0]}]}]
     return comparable(committed), comparable(peer.settled("OffsetFetch", 10, {"Groups": groups}))
 
@@ -221,7 +233,9 @@ def offset_fetch_of_strange_groups(peer: Peer) -> Any:
         fetch_offsets(peer, peer.name("unknown"), wanted),
         fetch_offsets(peer, peer.name("unknown"), []),
         fetch_offsets(peer, peer.name("unknown"), wanted, RequireStable=True),
-        comparable(peer.settled("OffsetFetch", 9, {"Groups": [{"GroupId": peer.name("unknown"), "Topics": wanted, **member}]})),
+        comparable(
+            peer.settled("OffsetFetch", 9, {"Groups": [{"GroupId": peer.name("unknown"), "Topics": wanted, **member}]})
+        ),
         comparable(peer.settled("OffsetFetch", 8, {"Groups": []})),
     ]
 

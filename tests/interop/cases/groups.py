@@ -13,7 +13,9 @@ def subscription(*topics: str) -> bytes:
     return struct.pack(">h", 0) + encode("ConsumerProtocolSubscription", 0, {"Topics": list(topics)})
 
 
-def join_request(group: str, member: str = "", protocols: tuple[str, ...] = ("range",), **fields: Any) -> dict[str, Any]:
+def join_request(
+    group: str, member: str = "", protocols: tuple[str, ...] = ("range",), **fields: Any
+) -> dict[str, Any]:
     return {
         "GroupId": group,
         "SessionTimeoutMs": 10_000,
@@ -55,7 +57,9 @@ def stable(peer: Peer, group: str, **fields: Any) -> dict[str, Any]:
     return joined
 
 
-def heartbeat(peer: Peer, group: str, generation: int, member: str, instance: str | None = None, version: int = 4) -> int:
+def heartbeat(
+    peer: Peer, group: str, generation: int, member: str, instance: str | None = None, version: int = 4
+) -> int:
     request = {"GroupId": group, "GenerationId": generation, "MemberId": member, "GroupInstanceId": instance}
     code: int = peer.settled("Heartbeat", version, request)["ErrorCode"]
     return code
@@ -113,9 +117,10 @@ def member_ids_begin_with_the_client_id_or_the_instance_id(peer: Peer) -> Any:
     client = RawClient(peer.broker.address, "my-client")
     peer.settled("FindCoordinator", 2, {"Key": peer.name("g"), "KeyType": 0})
     found = []
-    for fields in ({}, {"GroupInstanceId": "static"}):
+    identities: tuple[dict[str, Any], ...] = ({}, {"GroupInstanceId": "static"})
+    for fields in identities:
         answer = client.call("JoinGroup", 5, join_request(peer.name(f"g{len(fields)}"), **fields))
-        prefix, _, rest = answer["MemberId"].rpartition("-" + answer["MemberId"][-36:])
+        prefix, _, _rest = answer["MemberId"].rpartition("-" + answer["MemberId"][-36:])
         found.append((answer["ErrorCode"], prefix, len(answer["MemberId"][-36:].split("-"))))
     client.close()
     return found
@@ -131,22 +136,37 @@ def two_members_rebalance(peer: Peer) -> Any:
     steps: list[Any] = [comparable(required)]
     # The first member learns of it by its heartbeat, and joins again.
     deadline = time.monotonic() + 10
-    while (code := heartbeat(peer, group, first["GenerationId"], first["MemberId"])) == 0 and time.monotonic() < deadline:
+    while (
+        code := heartbeat(peer, group, first["GenerationId"], first["MemberId"])
+    ) == 0 and time.monotonic() < deadline:
         time.sleep(0.02)
     steps.append(code)
     steps.append(comparable(peer.call("DescribeGroups", 5, {"Groups": [group]}))["Groups"][0]["GroupState"])
     again = peer.call("JoinGroup", 7, join_request(group, first["MemberId"]))
     joined = other.receive("JoinGroup", 7)
     leader = again if again["Leader"] == again["MemberId"] else joined
-    steps += [again["GenerationId"], joined["GenerationId"], again["Leader"] == joined["Leader"], again["Leader"] == first["MemberId"]]
+    steps += [
+        again["GenerationId"],
+        joined["GenerationId"],
+        again["Leader"] == joined["Leader"],
+        again["Leader"] == first["MemberId"],
+    ]
     steps += [len(again["Members"]), len(joined["Members"]), again["ProtocolName"], joined["ProtocolName"]]
     # The follower asks before the leader has answered.
-    request = {"GroupId": group, "GenerationId": joined["GenerationId"], "MemberId": joined["MemberId"], "ProtocolType": "consumer", "ProtocolName": "range"}
+    request = {
+        "GroupId": group,
+        "GenerationId": joined["GenerationId"],
+        "MemberId": joined["MemberId"],
+        "ProtocolType": "consumer",
+        "ProtocolName": "range",
+    }
     other.send("SyncGroup", 5, request)
     everyone = {again["MemberId"]: b"for the first", joined["MemberId"]: b"for the second"}
     steps.append(comparable(sync(peer, group, leader, everyone)))
     steps.append(comparable(other.receive("SyncGroup", 5)))
-    steps.append(peer.call("Heartbeat", 4, {"GroupId": group, "GenerationId": 1, "MemberId": first["MemberId"]})["ErrorCode"])
+    steps.append(
+        peer.call("Heartbeat", 4, {"GroupId": group, "GenerationId": 1, "MemberId": first["MemberId"]})["ErrorCode"]
+    )
     described = peer.call("DescribeGroups", 5, {"Groups": [group]})["Groups"][0]
     steps += [described["GroupState"], described["ProtocolType"], described["ProtocolData"]]
     steps += sorted((member["ClientId"], member["MemberAssignment"]) for member in described["Members"])
@@ -160,7 +180,9 @@ def members_agree_on_the_first_common_protocol(peer: Peer) -> Any:
     other = peer.connect("other")
     required = other.call("JoinGroup", 7, join_request(group, protocols=("range", "roundrobin")))
     other.send("JoinGroup", 7, join_request(group, required["MemberId"], protocols=("range", "roundrobin")))
-    again = peer.call("JoinGroup", 7, join_request(group, first["MemberId"], protocols=("sticky", "range", "roundrobin")))
+    again = peer.call(
+        "JoinGroup", 7, join_request(group, first["MemberId"], protocols=("sticky", "range", "roundrobin"))
+    )
     joined = other.receive("JoinGroup", 7)
     return first["ProtocolName"], again["ProtocolName"], joined["ProtocolName"]
 
@@ -196,17 +218,24 @@ def a_leader_that_assigns_nothing_and_to_strangers(peer: Peer) -> Any:
 @case
 def static_members_are_replaced_and_fenced(peer: Peer) -> Any:
     group = peer.name("g")
-    static = {"GroupInstanceId": "one"}
+    static: dict[str, Any] = {"GroupInstanceId": "one"}
     first = stable(peer, group, **static)
     second = peer.call("JoinGroup", 7, join_request(group, **static))
-    third = {"GroupId": group, "GenerationId": second["GenerationId"], "MemberId": first["MemberId"], "GroupInstanceId": "one"}
+    third = {
+        "GroupId": group,
+        "GenerationId": second["GenerationId"],
+        "MemberId": first["MemberId"],
+        "GroupInstanceId": "one",
+    }
     return [
         comparable(second),
         second["MemberId"] != first["MemberId"],
         peer.call("Heartbeat", 4, third)["ErrorCode"],
         peer.call("SyncGroup", 5, {**third, "ProtocolType": "consumer", "ProtocolName": "range"})["ErrorCode"],
         peer.call("JoinGroup", 7, join_request(group, first["MemberId"], **static))["ErrorCode"],
-        commit(peer, group, peer.topic(), 1, GenerationIdOrMemberEpoch=1, MemberId=first["MemberId"], GroupInstanceId="one"),
+        commit(
+            peer, group, peer.topic(), 1, GenerationIdOrMemberEpoch=1, MemberId=first["MemberId"], GroupInstanceId="one"
+        ),
         heartbeat(peer, group, second["GenerationId"], second["MemberId"], "one"),
         heartbeat(peer, group, second["GenerationId"], second["MemberId"], "stranger"),
         comparable(sync(peer, group, second, {})),
@@ -217,10 +246,14 @@ def static_members_are_replaced_and_fenced(peer: Peer) -> Any:
 def static_members_leave_by_their_instance_id(peer: Peer) -> Any:
     group = peer.name("g")
     stable(peer, group, GroupInstanceId="one")
-    members = [{"MemberId": "", "GroupInstanceId": "stranger"}, {"MemberId": "wrong", "GroupInstanceId": "one"}, {"MemberId": "", "GroupInstanceId": "one"}]
-    return [comparable(peer.call("LeaveGroup", 4, {"GroupId": group, "Members": [member]})) for member in members], comparable(
-        peer.call("DescribeGroups", 5, {"Groups": [group]})
-    )
+    members = [
+        {"MemberId": "", "GroupInstanceId": "stranger"},
+        {"MemberId": "wrong", "GroupInstanceId": "one"},
+        {"MemberId": "", "GroupInstanceId": "one"},
+    ]
+    return [
+        comparable(peer.call("LeaveGroup", 4, {"GroupId": group, "Members": [member]})) for member in members
+    ], comparable(peer.call("DescribeGroups", 5, {"Groups": [group]}))
 
 
 @case
@@ -241,7 +274,9 @@ def list_groups_with_filters(peer: Peer) -> Any:
 
     def ask(version: int, **fields: Any) -> Any:
         answer = peer.call("ListGroups", version, fields)
-        return answer["ErrorCode"], [found for found in answer["Groups"] if found["GroupId"] in (group, peer.name("offline"))]
+        return answer["ErrorCode"], [
+            found for found in answer["Groups"] if found["GroupId"] in (group, peer.name("offline"))
+        ]
 
     return [
         *[sorted(ask(version)[1], key=str) for version in range(6)],

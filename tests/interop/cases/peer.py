@@ -139,7 +139,9 @@ def produce_request(topic: str, records: bytes | None, partition: int = 0, acks:
 
 def fetch_request(topic: str, offset: int, partition: int = 0, **fields: Any) -> Message:
     """A fetch outside of any session; fields named like those of a partition go there."""
-    inner = {key: fields.pop(key) for key in ("CurrentLeaderEpoch", "LastFetchedEpoch", "PartitionMaxBytes") if key in fields}
+    inner: dict[str, Any] = {
+        key: fields.pop(key) for key in ("CurrentLeaderEpoch", "LastFetchedEpoch", "PartitionMaxBytes") if key in fields
+    }
     wanted = {"Partition": partition, "FetchOffset": offset, "PartitionMaxBytes": 1 << 20, **inner}
     request = {"MaxWaitMs": 0, "MinBytes": 1, "SessionEpoch": -1, **fields}
     return {**request, "Topics": [{"Topic": topic, "Partitions": [wanted]}]}
@@ -165,7 +167,7 @@ ABSENT: tuple[Any, ...] = (None, "", -1, 0, NO_UUID, [], b"")
 
 def is_elr_setting(config: dict[str, Any]) -> bool:
     """With eligible leader replicas Kafka pins min.insync.replicas for the whole cluster."""
-    return config["Name"] == "min.insync.replicas" and config["Value"] == "1"
+    return bool(config["Name"] == "min.insync.replicas" and config["Value"] == "1")
 
 
 def comparable(answer: Any, field: str = "") -> Any:

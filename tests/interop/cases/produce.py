@@ -78,7 +78,14 @@ def a_control_batch_of_a_producer(peer: Peer) -> Any:
     producer = peer.producer_id()
     return peer.produce(
         peer.topic(),
-        batch([b"\0\0\0\0\0\0"], key=b"\0\0\0\1", attributes=CONTROL | TRANSACTIONAL, producer_id=producer, producer_epoch=0, base_sequence=0),
+        batch(
+            [b"\0\0\0\0\0\0"],
+            key=b"\0\0\0\1",
+            attributes=CONTROL | TRANSACTIONAL,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+        ),
     )
 
 
@@ -179,7 +186,11 @@ def log_append_time_of_the_topic(peer: Peer) -> Any:
 def timestamps_far_in_the_future_and_in_the_past(peer: Peer) -> Any:
     topic = peer.topic(message_timestamp_before_max_ms="1000")
     future = batch([b"1", b"2"], timestamp=FIRST_MS + 50 * YEAR_MS)
-    return peer.produce(peer.topic("u"), future), peer.produce(topic, batch([b"1", b"2"])), peer.produce(peer.topic("n"), batch(timestamp=-1))
+    return (
+        peer.produce(peer.topic("u"), future),
+        peer.produce(topic, batch([b"1", b"2"])),
+        peer.produce(peer.topic("n"), batch(timestamp=-1)),
+    )
 
 
 @case
@@ -207,7 +218,11 @@ def invalid_topic_names(peer: Peer) -> Any:
 @case
 def an_unknown_topic_id(peer: Peer) -> Any:
     data = [{"Index": 0, "Records": batch()}]
-    request = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"TopicId": "00000000-0000-0000-0000-0000000000ff", "PartitionData": data}]}
+    request = {
+        "Acks": -1,
+        "TimeoutMs": 5000,
+        "TopicData": [{"TopicId": "00000000-0000-0000-0000-0000000000ff", "PartitionData": data}],
+    }
     none = {**request, "TopicData": [{"PartitionData": data}]}
     return comparable(peer.call("Produce", 13, request)), comparable(peer.call("Produce", 13, none))
 
@@ -215,7 +230,11 @@ def an_unknown_topic_id(peer: Peer) -> Any:
 @case
 def a_good_topic_id(peer: Peer) -> Any:
     data = [{"Index": 0, "Records": batch()}]
-    request = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"TopicId": peer.topic_id(peer.topic()), "PartitionData": data}]}
+    request = {
+        "Acks": -1,
+        "TimeoutMs": 5000,
+        "TopicData": [{"TopicId": peer.topic_id(peer.topic()), "PartitionData": data}],
+    }
     return comparable(peer.call("Produce", 13, request))
 
 
@@ -228,8 +247,14 @@ def an_internal_topic(peer: Peer) -> Any:
 @case
 def one_good_and_one_bad_partition(peer: Peer) -> Any:
     topic = peer.topic(partitions=2)
-    data = [{"Index": 0, "Records": batch()}, {"Index": 1, "Records": batch(crc_error=1)}, {"Index": 2, "Records": batch()}]
-    answer = peer.call("Produce", 9, {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"Name": topic, "PartitionData": data}]})
+    data = [
+        {"Index": 0, "Records": batch()},
+        {"Index": 1, "Records": batch(crc_error=1)},
+        {"Index": 2, "Records": batch()},
+    ]
+    answer = peer.call(
+        "Produce", 9, {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"Name": topic, "PartitionData": data}]}
+    )
     return comparable(answer)
 
 
@@ -237,7 +262,9 @@ def one_good_and_one_bad_partition(peer: Peer) -> Any:
 def the_same_partition_twice_in_a_request(peer: Peer) -> Any:
     topic = peer.topic()
     data = [{"Index": 0, "Records": batch([b"1"])}, {"Index": 0, "Records": batch([b"2"])}]
-    answer = peer.call("Produce", 9, {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"Name": topic, "PartitionData": data}]})
+    answer = peer.call(
+        "Produce", 9, {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"Name": topic, "PartitionData": data}]}
+    )
     return answer if answer == CLOSED else comparable(answer)
 
 
@@ -316,7 +343,9 @@ def sequences_wrap_to_zero(peer: Peer) -> Any:
     topic, producer, last = peer.topic(), peer.producer_id(), 2**31 - 1
 
     def send(sequence: int, count: int = 1) -> Any:
-        return peer.produce(topic, batch([b"v"] * count, producer_id=producer, producer_epoch=0, base_sequence=sequence))
+        return peer.produce(
+            topic, batch([b"v"] * count, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+        )
 
     return [send(last - 1), send(last, 2), send(1), send(last, 2), send(3)]
 
@@ -330,7 +359,10 @@ def a_duplicate_with_log_append_time(peer: Peer) -> Any:
 
 @case
 def init_producer_id_without_a_transactional_id(peer: Peer) -> Any:
-    answers = [peer.settled("InitProducerId", version, {"TransactionalId": None, "TransactionTimeoutMs": 1}) for version in range(0, 6)]
+    answers = [
+        peer.settled("InitProducerId", version, {"TransactionalId": None, "TransactionTimeoutMs": 1})
+        for version in range(6)
+    ]
     return [comparable(answer) for answer in answers], len({answer["ProducerId"] for answer in answers})
 
 

@@ -29,7 +29,12 @@ def api_versions_in_an_unknown_version_is_answered_in_version_0(peer: Peer) -> A
     client.send_raw(18, 99, b"", flexible_header=True)
     frame = client.receive_frame()
     code, count = struct.unpack_from(">hi", frame, 4)
-    return code, count, [struct.unpack_from(">hhh", frame, 10 + 6 * n) for n in range(count)], len(frame) - 10 - 6 * count
+    return (
+        code,
+        count,
+        [struct.unpack_from(">hhh", frame, 10 + 6 * n) for n in range(count)],
+        len(frame) - 10 - 6 * count,
+    )
 
 
 @case
@@ -70,7 +75,13 @@ def a_version_that_is_too_high(peer: Peer) -> Any:
 @case
 def a_version_that_is_too_low(peer: Peer) -> Any:
     found = {}
-    for api, key, version in (("Produce", 0, 2), ("Fetch", 1, 3), ("ListOffsets", 2, 0), ("CreateTopics", 19, 1), ("OffsetCommit", 8, 1)):
+    for api, key, version in (
+        ("Produce", 0, 2),
+        ("Fetch", 1, 3),
+        ("ListOffsets", 2, 0),
+        ("CreateTopics", 19, 1),
+        ("OffsetCommit", 8, 1),
+    ):
         client = peer.connect()
         client.send_raw(key, version, b"\0" * 8, flexible_header=False)
         found[api] = outcome(client)

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from tests.interop.cases.peer import READY_TIMEOUT_SECONDS, Peer, case, comparable
+
 from tests.interop.cases.groups import commit  # isort: skip
 
 # Kafka's broker hears of a change of its controller a little after the client does.
@@ -46,7 +47,11 @@ def metadata_of_all_and_of_no_topics(peer: Peer) -> Any:
 @case
 def metadata_of_invalid_names(peer: Peer) -> Any:
     names = ["", ".", "..", "no spaces", "x" * 250]
-    return [comparable(peer.call("Metadata", 9, {"Topics": [{"Name": name}], "AllowAutoTopicCreation": allow}))["Topics"] for name in names for allow in (False, True)]
+    return [
+        comparable(peer.call("Metadata", 9, {"Topics": [{"Name": name}], "AllowAutoTopicCreation": allow}))["Topics"]
+        for name in names
+        for allow in (False, True)
+    ]
 
 
 @case
@@ -59,8 +64,12 @@ def metadata_of_the_same_topic_twice(peer: Peer) -> Any:
 def metadata_by_topic_id(peer: Peer) -> Any:
     topic = peer.topic()
     ids = [peer.topic_id(topic), "00000000-0000-0000-0000-0000000000ff"]
-    return [comparable(peer.call("Metadata", 12, {"Topics": [{"TopicId": each, "Name": None}]}))["Topics"] for each in ids] + [
-        comparable(peer.call("Metadata", 12, {"Topics": [{"TopicId": "00000000-0000-0000-0000-000000000000", "Name": None}]}))
+    return [
+        comparable(peer.call("Metadata", 12, {"Topics": [{"TopicId": each, "Name": None}]}))["Topics"] for each in ids
+    ] + [
+        comparable(
+            peer.call("Metadata", 12, {"Topics": [{"TopicId": "00000000-0000-0000-0000-000000000000", "Name": None}]})
+        )
     ]
 
 
@@ -82,7 +91,9 @@ def metadata_with_authorized_operations(peer: Peer) -> Any:
     old = peer.call("Metadata", 8, {**asked, "IncludeClusterAuthorizedOperations": True})
     new = peer.call("Metadata", 12, asked)
     plain = peer.call("Metadata", 12, {"Topics": [{"Name": topic}]})
-    return old["ClusterAuthorizedOperations"], [answer["Topics"][0]["TopicAuthorizedOperations"] for answer in (old, new, plain)]
+    return old["ClusterAuthorizedOperations"], [
+        answer["Topics"][0]["TopicAuthorizedOperations"] for answer in (old, new, plain)
+    ]
 
 
 @case
@@ -213,7 +224,9 @@ def alter_configs_the_old_way(peer: Peer) -> Any:
     def ask(kind: int, name: str, validate_only: bool = False, **configs: str | None) -> Any:
         settings = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
         resource = {"ResourceType": kind, "ResourceName": name, "Configs": settings}
-        return comparable(peer.call("AlterConfigs", 2, {"Resources": [resource], "ValidateOnly": validate_only}))["Responses"]
+        return comparable(peer.call("AlterConfigs", 2, {"Resources": [resource], "ValidateOnly": validate_only}))[
+            "Responses"
+        ]
 
     def overrides() -> Any:
         time.sleep(PROPAGATION_SECONDS)
@@ -238,7 +251,16 @@ def incremental_alter_configs_with_strange_operations(peer: Peer) -> Any:
         resource = {"ResourceType": kind, "ResourceName": name, "Configs": configs}
         return comparable(peer.call("IncrementalAlterConfigs", 1, {"Resources": [resource]}))["Responses"]
 
-    return [ask(2, topic, 0), ask(2, topic, 9), ask(2, topic, 2), ask(2, topic, 3), ask(2, topic, 1), ask(77, "x", 0), ask(2, "", 0), ask(4, "99", 0)]
+    return [
+        ask(2, topic, 0),
+        ask(2, topic, 9),
+        ask(2, topic, 2),
+        ask(2, topic, 3),
+        ask(2, topic, 1),
+        ask(77, "x", 0),
+        ask(2, "", 0),
+        ask(4, "99", 0),
+    ]
 
 
 @case
@@ -254,14 +276,18 @@ def describe_log_dirs(peer: Peer) -> Any:
     for answer in found:
         for directory in answer.get("Results", []):
             directory["Topics"] = [
-                {**each, "Partitions": sorted(each["Partitions"], key=lambda p: p["PartitionIndex"])} for each in directory["Topics"]
+                {**each, "Partitions": sorted(each["Partitions"], key=lambda p: p["PartitionIndex"])}
+                for each in directory["Topics"]
             ]
     return found
 
 
 @case
 def describe_cluster(peer: Peer) -> Any:
-    return [comparable(peer.call("DescribeCluster", version, {"IncludeClusterAuthorizedOperations": version == 1})) for version in range(3)] + [
+    return [
+        comparable(peer.call("DescribeCluster", version, {"IncludeClusterAuthorizedOperations": version == 1}))
+        for version in range(3)
+    ] + [
         comparable(peer.call("DescribeCluster", 1, {"EndpointType": 2})),
         comparable(peer.call("DescribeCluster", 1, {"EndpointType": 9})),
     ]
@@ -270,7 +296,15 @@ def describe_cluster(peer: Peer) -> Any:
 @case
 def calls_that_need_an_authorizer(peer: Peer) -> Any:
     any_filter = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
-    creation = {"ResourceType": 2, "ResourceName": "t", "ResourcePatternType": 3, "Principal": "User:a", "Host": "*", "Operation": 3, "PermissionType": 3}
+    creation = {
+        "ResourceType": 2,
+        "ResourceName": "t",
+        "ResourcePatternType": 3,
+        "Principal": "User:a",
+        "Host": "*",
+        "Operation": 3,
+        "PermissionType": 3,
+    }
     return [
         comparable(peer.call("DescribeAcls", 3, any_filter)),
         comparable(peer.call("CreateAcls", 3, {"Creations": [creation]})),

@@ -13,7 +13,10 @@ def produce_in_every_version(peer: Peer) -> Any:
     for version in range(3, 14):
         request = produce_request(topic, batch())
         if version >= 13:
-            request["TopicData"][0] = {"TopicId": peer.topic_id(topic), "PartitionData": request["TopicData"][0]["PartitionData"]}
+            request["TopicData"][0] = {
+                "TopicId": peer.topic_id(topic),
+                "PartitionData": request["TopicData"][0]["PartitionData"],
+            }
         found.append(comparable(peer.call("Produce", version, request)))
     return found
 
@@ -62,7 +65,9 @@ def plain_topic_calls_in_every_version(peer: Peer) -> Any:
     deletion = {"Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": 0}]}], "TimeoutMs": 5000}
     epochs = {"ReplicaId": -1, "Topics": [{"Topic": topic, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]}]}
     configs = {"Resources": [{"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms"]}]}
-    alter = {"Resources": [{"ResourceType": 2, "ResourceName": topic, "Configs": [{"Name": "retention.ms", "Value": "9"}]}]}
+    alter = {
+        "Resources": [{"ResourceType": 2, "ResourceName": topic, "Configs": [{"Name": "retention.ms", "Value": "9"}]}]
+    }
     grow = {"Topics": [{"Name": topic, "Count": 1}], "TimeoutMs": 5000}
     logs = {"Topics": [{"Topic": topic, "Partitions": [0]}]}
     calls: list[tuple[str, range, dict[str, Any]]] = [

@@ -96,13 +96,13 @@ def member(options: Options) -> None:
             say("error", message=str(message.error()))
             continue
         _record(message)
-        consumer.commit(message, asynchronous=False)
+        consumer.commit(message=message, asynchronous=False)
         say("committed")
     consumer.close()
     say("left")
 
 
-def _record(message: Message) -> None:
+def _record(message: Any) -> None:
     if message.error() is not None:
         raise KafkaException(message.error())
     say_record(

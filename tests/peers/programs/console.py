@@ -45,7 +45,7 @@ def octets(content: str | None) -> bytes | None:
     return None if content is None else content.encode()
 
 
-def when_input_closes(action: Callable[[], None]) -> None:
+def when_input_closes(action: Callable[[], object]) -> None:
     def wait() -> None:
         sys.stdin.read()
         action()

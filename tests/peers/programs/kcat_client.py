@@ -58,7 +58,6 @@ def member(options: Options) -> None:
         "auto.offset.reset=earliest",
         f"session.timeout.ms={options.get('session_timeout_ms', 10_000)}",
         "heartbeat.interval.ms=300",
-        "auto.commit.interval.ms=100",
         f"client.id={options.get('client_id', 'kcat')}",
         f"partition.assignment.strategy={options.get('assignor', 'range')}",
     ):
