@@ -27,10 +27,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, help=f"alternating pairs per row (default {PAIRS_FULL})")
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name matches")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and end")
+    parser.add_argument("--quick", action="store_true", help="few pairs, short samples, fewer rows: three minutes")
+    parser.add_argument("--json", type=Path, default=load.BENCH / "results.json", metavar="FILE")
     parser.add_argument(
-        "--quick", action="store_true", help="few pairs, short samples and fewer rows: about three minutes"
+        "--patience", type=float, default=10.0, metavar="SECONDS", help="how long a row waits for a quiet machine"
     )
-    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
     parser.add_argument("--work", type=Path, default=load.BENCH / ".work", help="directory for both brokers' data")
     parser.add_argument(
         "--self-check", action="store_true", help="Apache Kafka against itself: every ratio should be about 1"
@@ -52,7 +53,7 @@ def main() -> int:
     launcher = Launcher(options.work.resolve(), options.self_check)
     context = Context(launcher, options.quick)
     try:
-        outcome = Runner(context, pairs).run(chosen)
+        outcome = Runner(context, pairs, options.patience).run(chosen)
     except pytest.skip.Exception as missing:
         say(f"cannot run: {missing}")
         return 2

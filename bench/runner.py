@@ -1,6 +1,5 @@
 """Takes the samples: warm-up, then alternating pairs (A B, B A, A B, ...), and the ratio within each pair."""
 
-import os
 import statistics
 import sys
 import time
@@ -10,14 +9,13 @@ from dataclasses import dataclass, field
 
 from tests.peers.broker_process import BrokerFailed
 
-from bench import machine
 from bench.experiment import Context, Experiment, Metric, Sample
 from bench.load import LoadFailed
+from bench.sampling import Sampler
 from bench.subjects import PAIRS, Subject
 from bench.wire import RequestFailed
 
 WARM_UP_SECONDS, WARM_UP_SECONDS_QUICK = 25.0, 8.0  # for each of the two brokers
-SETTLE_SECONDS_MAX, SETTLE_WINDOW_SECONDS, SETTLED_CORES = 3.0, 0.2, 0.05
 FAILURES = (LoadFailed, RequestFailed, BrokerFailed, OSError, TimeoutError)
 
 
@@ -85,30 +83,11 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-class Meter:
-    """What else used the machine during one sample: the idle broker, and everybody else."""
-
-    def __init__(self, subjects: tuple[Subject, Subject], index: int) -> None:
-        self._subjects, self._index = subjects, index
-        self._started = time.monotonic()
-        self._before = self._readings()
-
-    def _readings(self) -> tuple[float, ...]:
-        ours = sum(os.times()[:2])
-        return machine.busy_seconds(), ours, *(subject.cpu_seconds() for subject in self._subjects)
-
-    def read(self, sample: Sample) -> tuple[float, float]:
-        seconds = time.monotonic() - self._started
-        now = zip(self._readings(), self._before, strict=True)
-        busy, ours, *brokers = (after - before for after, before in now)
-        foreign = busy - ours - sum(brokers) - sample.client_cpu_seconds
-        return brokers[1 - self._index] / seconds, max(foreign, 0.0) / seconds
-
-
 class Runner:
-    def __init__(self, context: Context, pairs: int) -> None:
+    def __init__(self, context: Context, pairs: int, patience_seconds: float) -> None:
         self._context = context
         self._pairs = pairs
+        self._patience_seconds = patience_seconds
 
     def run(self, experiments: Iterable[Experiment]) -> Outcome:
         outcome = Outcome()
@@ -167,36 +146,17 @@ class Runner:
         context = self._context
         begin = time.monotonic()
         experiment.prepare(context, subjects)
-        samples: tuple[list[Sample], list[Sample]] = ([], [])
-        idle, foreign = 0.0, 0.0
         pairs = min(self._pairs, experiment.pairs_max or self._pairs)
-        for number in range(pairs):
-            order = (0, 1) if number % 2 == 0 else (1, 0)
-            for index in order:
-                if experiment.pair is not None:
-                    _settle(subjects)
-                meter = Meter(subjects, index) if experiment.pair is not None else None
-                samples[index].append(experiment.sample(context, subjects[index]))
-                if meter is not None:
-                    idle_now, foreign_now = meter.read(samples[index][-1])
-                    idle, foreign = max(idle, idle_now), max(foreign, foreign_now)
+        sampler = Sampler(context, experiment, subjects, self._patience_seconds)
+        taken = [sampler.pair((0, 1) if number % 2 == 0 else (1, 0)) for number in range(pairs)]
+        samples = ([pair.samples[0] for pair in taken], [pair.samples[1] for pair in taken])
+        disturbance = (max(pair.idle_cores for pair in taken), max(pair.foreign_cores for pair in taken))
         experiment.finish(context, subjects)
         names = (subjects[0].name, subjects[1].name)
-        rows = [_row(experiment, metric, names, samples, (idle, foreign)) for metric in experiment.metrics]
+        rows = [_row(experiment, metric, names, samples, disturbance) for metric in experiment.metrics]
         for row in rows:
             say(f"{row.name}: {row.ratio:.2f} ({time.monotonic() - begin:.0f} s)")
         return rows
-
-
-def _settle(subjects: Sequence[Subject]) -> None:
-    """Waits until neither broker is busy with the sample before: deleting files, compiling, collecting."""
-    deadline = time.monotonic() + SETTLE_SECONDS_MAX
-    while time.monotonic() < deadline:
-        before = sum(subject.cpu_seconds() for subject in subjects)
-        time.sleep(SETTLE_WINDOW_SECONDS)
-        used = sum(subject.cpu_seconds() for subject in subjects) - before
-        if used <= SETTLED_CORES * SETTLE_WINDOW_SECONDS:
-            return
 
 
 def _row(
