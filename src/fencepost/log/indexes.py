@@ -7,6 +7,7 @@ up to there, and a lookup then merely scans further. Touches no file: bytes in, 
 import struct
 from array import array
 from bisect import bisect_right
+from operator import lt
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -29,11 +30,16 @@ class OffsetIndex:
         numbers = array("i", data[: len(data) // OFFSET_ENTRY_BYTES * OFFSET_ENTRY_BYTES])
         numbers.byteswap()
         offsets, positions = numbers[0::2], numbers[1::2]
-        count = len(offsets)
-        if count and (offsets[-1] <= 0 or positions[-1] <= 0 or positions[-1] >= log_bytes):
+        if offsets and not (
+            offsets[0] > 0
+            and positions[0] > 0
+            and positions[-1] < log_bytes
+            and all(map(lt, offsets, offsets[1:]))
+            and all(map(lt, positions, positions[1:]))
+        ):
             count = _valid_count(offsets, positions, log_bytes)
-        index.relative_offsets = offsets[:count]
-        index.positions = positions[:count]
+            offsets, positions = offsets[:count], positions[:count]
+        index.relative_offsets, index.positions = offsets, positions
         return index
 
     def encode(self) -> bytes:

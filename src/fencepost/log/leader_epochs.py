@@ -104,7 +104,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins later now; the epoch in force there begins with it."""
         passed = bisect_right(self._entries, start_offset, key=_start_offset)
-        if passed and self._entries[passed - 1].start_offset < start_offset:
+        if passed > 1 or (passed and self._entries[0].start_offset < start_offset):
             self._entries[:passed] = [EpochEntry(self._entries[passed - 1].epoch, start_offset)]
             self.dirty = True
 

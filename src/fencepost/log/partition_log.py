@@ -678,6 +678,13 @@ class PartitionLog:
             upper_bound = log_end_offset
         if offset >= upper_bound:
             return ReadResult(EMPTY_RECORDS, offset)
+        try:
+            return self._read(offset, max_bytes, upper_bound, at_least_one_batch)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.storage_error() from error
+
+    def _read(self, offset: int, max_bytes: int, upper_bound: int, at_least_one_batch: bool) -> ReadResult:
         hint = self._hints.get(offset)
         if hint is not None:
             segment, position = hint
@@ -686,6 +693,7 @@ class PartitionLog:
             if found is None:
                 return ReadResult(EMPTY_RECORDS, offset)
             segment, position = found
+        log_end_offset = self.log_end_offset
         if upper_bound == log_end_offset or segment is not self._active:
             limit = segment.size
             end_offset = log_end_offset if segment is self._active else self._end_offset_of(segment)
@@ -696,11 +704,7 @@ class PartitionLog:
         count = limit - position
         if count <= 0:
             return ReadResult(EMPTY_RECORDS, offset)
-        try:
-            return self._read_from(segment, position, count, max_bytes, end_offset, offset, at_least_one_batch)
-        except OSError as error:
-            self.mark_failed(error)
-            raise self.storage_error() from error
+        return self._read_from(segment, position, count, max_bytes, end_offset, offset, at_least_one_batch)
 
     def _read_from(
         self,

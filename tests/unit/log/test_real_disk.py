@@ -1,0 +1,108 @@
+"""The real disk: few open files however many there are, nothing torn, names that last."""
+
+import errno
+import os
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+
+from fencepost.shell.disk import RealDisk
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else -1
+
+
+def test_many_files_share_few_descriptors(tmp_path: Path) -> None:
+    disk = RealDisk(open_files_max=10)
+    before = open_descriptors()
+    files = [disk.open(str(tmp_path / f"{number}"), create=True) for number in range(100)]
+    for turn in range(3):
+        for number, file in enumerate(files):
+            file.write(turn * 4, b"%04d" % number)
+    assert disk.open_files <= 10
+    assert open_descriptors() <= before + 10
+    for number, file in enumerate(files):
+        assert file.read(0, 100) == b"%04d" % number * 3
+        assert file.size() == 12
+        file.sync()
+    disk.close_all()
+    assert open_descriptors() == before
+
+
+def test_a_file_in_a_sync_keeps_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing it meanwhile could sync another file that got the same number."""
+    disk = RealDisk(open_files_max=8)
+    begun, go_on = threading.Event(), threading.Event()
+    synced: list[int] = []
+
+    def slow_sync(descriptor: int) -> None:
+        begun.set()
+        go_on.wait(10)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr("fencepost.shell.disk._sync_data", slow_sync)
+    file = disk.open(str(tmp_path / "synced"), create=True)
+    thread = threading.Thread(target=file.sync)
+    thread.start()
+    begun.wait(10)
+    for number in range(50):
+        disk.open(str(tmp_path / f"{number}"), create=True).write(0, b"x")
+    file.close()
+    go_on.set()
+    thread.join()
+    assert synced == [os.stat(tmp_path / "synced").st_ino]
+
+
+def test_syncing_a_removed_file_is_no_error(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.close()
+    disk.remove(str(tmp_path / "file"))
+    file.sync()
+
+
+def test_a_write_that_runs_out_of_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """A limit on the file size makes the kernel write a part and then refuse, as a full disk does."""
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    file.write(0, b"a" * 1000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
+    try:
+        for write in (lambda: file.write(1000, b"b" * 1000), lambda: file.write_all(1000, [b"b" * 400, b"c" * 600])):
+            with pytest.raises(OSError, match="large") as refusal:
+                write()
+            assert refusal.value.errno == errno.EFBIG
+            assert file.read(0, 5000) == b"a" * 1000
+        file.write(1000, b"d" * 500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.write_all(1500, [b"e", bytearray(b"f"), memoryview(b"g")])
+    assert file.read(1499, 10) == b"defg"
+
+
+def test_an_atomic_write_replaces_or_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path = RealDisk(), str(tmp_path / "checkpoint")
+    disk.write_atomically(path, b"one")
+    disk.write_atomically(path, b"two")
+    assert disk.read_bytes(path) == b"two"
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "lost")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="lost"):
+        disk.write_atomically(path, b"three")
+    assert disk.read_bytes(path) == b"two"
+    assert disk.list(str(tmp_path)) == ["checkpoint"]
+
+
+def test_reading_to_the_end_of_a_large_file(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "large")
+    content = os.urandom(3_000_000)
+    disk.write_bytes(path, content)
+    assert disk.read_bytes(path) == content
+    assert disk.open(path).read(2_999_990, 100) == content[-10:]
+    assert disk.size(path) == 3_000_000

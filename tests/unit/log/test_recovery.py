@@ -1,0 +1,235 @@
+"""Opening a log again: trusting it after a clean stop, checking it after any other."""
+
+import pytest
+from tests.unit.log.scene import DIRECTORY, NOW_MS, TOPIC_ID, Scene, batch_of, idempotent, offsets_in
+
+from fencepost.config import TopicConfig
+from fencepost.log.segment import CLEANED_SUFFIX, Segment
+from fencepost.log.side_files import read_partition_metadata
+from fencepost.simulation.disk import PowerCut
+from fencepost.wire.batch import ControlType
+
+SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+def filled(batches: int = 30, config: TopicConfig = SMALL) -> Scene:
+    scene = Scene(config)
+    for sequence in range(batches):
+        scene.append(idempotent(sequence, "v" * 50, timestamp_ms=NOW_MS + sequence), leader_epoch=sequence // 10)
+    scene.sync()
+    return scene
+
+
+def path_of(base_offset: int, suffix: str) -> str:
+    return f"{DIRECTORY}/{base_offset:020d}{suffix}"
+
+
+def test_a_clean_stop_needs_no_look_at_anything_but_the_tail() -> None:
+    scene = filled()
+    before = repr(scene.log)
+    scene.log.close(NOW_MS)
+    # Whoever scanned would stumble over this.
+    first = scene.disk.open(path_of(0, ".log"))
+    first.write(100, b"\xff" * 100)
+    scene.open(clean=True)
+    assert repr(scene.log) == before
+    assert scene.log.producers.last_entry(7).last_sequence == 29  # type: ignore[union-attr]
+
+
+def test_closing_an_unchanged_log_writes_nothing() -> None:
+    scene = filled()
+    scene.log.close(NOW_MS)
+    scene.open(clean=True)
+    syncs = scene.disk.syncs
+    scene.log.close(NOW_MS)
+    assert scene.disk.syncs == syncs
+
+
+def test_a_new_log_has_its_topic_id_on_disk_and_an_empty_segment() -> None:
+    scene = Scene()
+    assert scene.files() == [f"{0:020d}.log", "partition.metadata"]
+    assert scene.disk.read_bytes(f"{DIRECTORY}/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert read_partition_metadata(scene.disk, DIRECTORY) == TOPIC_ID
+    scene.log.close(NOW_MS)
+    scene.disk.power_cut(PowerCut.LOSE_ALL)
+    assert scene.open(clean=True).log_end_offset == 0
+
+
+@pytest.mark.parametrize("kept_bytes", [1, 12, 60, 61, 100])
+def test_a_torn_batch_at_the_end_is_cut_off(kept_bytes: int) -> None:
+    scene = filled()
+    end, segment = scene.log.log_end_offset, scene.log.active_segment
+    whole = segment.size
+    torn = bytes(idempotent(30, "v" * 50))[:kept_bytes]
+    segment.file.write(whole, torn)
+    scene.open(clean=False, recovery_point=end)
+    assert scene.log.log_end_offset == end
+    assert scene.disk.size(scene.log.active_segment.log_path) == whole
+    assert scene.append(idempotent(30, "again"), leader_epoch=2).first_offset == end
+    scene.log.check_invariants()
+
+
+def test_a_tail_of_zeros_is_cut_off() -> None:
+    scene = filled()
+    segment = scene.log.active_segment
+    segment.file.write(segment.size, bytes(5000))
+    assert scene.open(clean=False, recovery_point=30).log_end_offset == 30
+    scene.log.check_invariants()
+
+
+def test_the_log_ends_at_the_first_bad_batch_and_later_segments_go() -> None:
+    scene = filled()
+    bases = [segment.base_offset for segment in scene.log.segments]
+    victim = scene.log.segments[1]
+    found = victim.find(bases[1] + 2)
+    assert found is not None
+    victim.file.write(found[0] + 70, b"\xff")
+    scene.open(clean=False)
+    assert scene.log.log_end_offset == bases[1] + 2
+    assert [segment.base_offset for segment in scene.log.segments] == bases[:2]
+    assert not [name for name in scene.files() if name > f"{bases[2]:020d}" and name[0] == "0"]
+    assert scene.log.producers.last_entry(7).last_sequence == bases[1] + 1  # type: ignore[union-attr]
+    assert scene.log.epochs.latest == (bases[1] + 1) // 10
+    scene.log.check_invariants()
+
+
+def test_what_lies_below_the_recovery_point_is_not_scanned() -> None:
+    scene = filled()
+    scene.log.segments[0].file.write(70, b"\xff")
+    assert scene.open(clean=False, recovery_point=30).log_end_offset == 30
+
+
+def test_indexes_that_are_lost_or_preallocated_are_made_again() -> None:
+    scene = filled()
+    expected = [(s.offset_index.encode(), s.max_timestamp) for s in scene.log.segments]
+    for segment in scene.log.segments[:-1]:
+        scene.disk.write_bytes(segment.path_of(".index"), bytes(1024))
+        scene.disk.remove(segment.path_of(".timeindex"))
+    scene.open(clean=False)
+    assert [(s.offset_index.encode(), s.max_timestamp) for s in scene.log.segments] == expected
+    assert scene.log.offset_for_timestamp(NOW_MS + 17) == (NOW_MS + 17, 17, 1)
+
+
+def test_a_zero_tail_of_an_index_is_no_entry() -> None:
+    scene = filled()
+    scene.log.close(NOW_MS)
+    for segment in scene.log.segments:
+        for suffix in (".index", ".timeindex"):
+            path = segment.path_of(suffix)
+            scene.disk.write_bytes(path, scene.disk.read_bytes(path) + bytes(960))
+    before = repr(scene.log)
+    scene.open(clean=True)
+    assert repr(scene.log) == before
+    for timestamp in (0, 7, 29):
+        assert scene.log.offset_for_timestamp(NOW_MS + timestamp) == (NOW_MS + timestamp, timestamp, timestamp // 10)
+    assert scene.log.offset_for_timestamp(NOW_MS + 30) is None
+    assert offsets_in(scene.log.read(3, 1).records) == [3]
+    scene.log.check_invariants()
+
+
+def test_a_bad_snapshot_is_passed_over_for_an_older_one() -> None:
+    scene = filled()
+    scene.log.close(NOW_MS)
+    newest = max(name for name in scene.files() if name.endswith(".snapshot"))
+    scene.disk.write_bytes(f"{DIRECTORY}/{newest}", b"\0\x01garbage")
+    scene.open(clean=True)
+    assert list(scene.log.producers.last_entry(7).batches) == [  # type: ignore[union-attr]
+        (sequence, sequence, 0, NOW_MS + sequence) for sequence in range(25, 30)
+    ]
+
+
+def test_a_lost_epoch_checkpoint_is_rebuilt_from_the_batches() -> None:
+    scene = filled()
+    scene.log.close(NOW_MS)
+    scene.disk.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
+    for clean in (True, False):
+        assert scene.open(clean=clean, recovery_point=30).epochs.entries == ((0, 0), (1, 10), (2, 20))
+
+
+def test_aborted_transactions_and_open_ones_are_found_again() -> None:
+    scene = Scene(SMALL)
+    for producer_id in (1, 2, 3):
+        scene.append(idempotent(0, "v" * 200, producer_id=producer_id, transactional=True))
+    for producer_id, kind in ((1, ControlType.ABORT), (2, ControlType.COMMIT)):
+        scene.log.append_marker(kind, producer_id, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+    expected = scene.log.aborted_transactions(0, 5)
+    assert len(expected) == 1
+    scene.sync()
+    scene.disk.power_cut(PowerCut.LOSE_ALL)
+    scene.open(clean=False)
+    assert scene.log.aborted_transactions(0, 5) == expected
+    assert scene.log.last_stable_offset == 2
+    scene.log.close(NOW_MS)
+    scene.open(clean=True)
+    assert scene.log.aborted_transactions(0, 5) == expected
+    assert scene.log.last_stable_offset == 2
+
+
+def test_a_segment_after_a_gap_is_dropped_unless_compaction_made_the_gap() -> None:
+    """The end of a segment that was never synced may be lost while the next segment is there."""
+    for config, expected in ((SMALL, 5), (TopicConfig(segment_bytes=1000, cleanup_policy=("compact",)), 30)):
+        scene = filled(config=config)
+        first = scene.log.segments[0]
+        found = first.find(5)
+        assert found is not None
+        first.file.truncate(found[0])
+        scene.open(clean=False)
+        assert scene.log.log_end_offset == expected
+
+
+def test_leftovers_of_deletion_and_compaction_are_cleared_away() -> None:
+    scene = filled()
+    scene.log.close(NOW_MS)
+    for name in (
+        "00000000000000000003.log.deleted",
+        "00000000000000000000.log.cleaned",
+        "00000000000000000000.index.cleaned",
+    ):
+        scene.disk.write_bytes(f"{DIRECTORY}/{name}", b"left over")
+    scene.open(clean=True)
+    assert not [name for name in scene.files() if name.endswith((".deleted", ".cleaned"))]
+    assert scene.log.log_end_offset == 30
+
+
+@pytest.mark.parametrize("stop_at", ["before the originals go", "half way", "never"])
+def test_a_swap_of_compacted_segments_is_finished_by_whoever_opens_the_log(stop_at: str) -> None:
+    scene = filled(config=TopicConfig(segment_bytes=1000, cleanup_policy=("compact",)))
+    log = scene.log
+    originals = log.segments[:2]
+    cleaned = Segment.create(scene.disk, DIRECTORY, 0, NOW_MS, CLEANED_SUFFIX)
+    kept = [found for segment in originals for found in segment.batches() if found.header.base_offset % 2]
+    for found in kept:
+        header = found.header
+        content = bytes(found.block[found.start : found.start + header.size_bytes])
+        cleaned.append(content, len(content), header.last_offset, header.max_timestamp, 200)
+    if stop_at == "never":
+        log.replace_segments(originals, [cleaned])
+    else:
+        cleaned.write_indexes()
+        cleaned.rename_files(".swap")
+        if stop_at == "half way":
+            originals[0].delete()
+    scene.open(clean=False)
+    assert scene.log.log_end_offset == 30
+    offsets = []
+    offset = 0
+    while offset < 30:
+        result = scene.log.read(offset, 10_000)
+        offsets += offsets_in(result.records)
+        offset = result.next_offset
+    assert offsets[: len(kept)] == [found.header.base_offset for found in kept]
+    assert offsets[len(kept) :] == list(range(kept[-1].header.base_offset + 1, 30))
+    scene.log.check_invariants()
+
+
+def test_the_largest_timestamp_and_the_first_after_a_time_are_found_in_any_segment() -> None:
+    scene = Scene(SMALL)
+    for at in range(40):
+        scene.append(batch_of("v" * 40, "v" * 40, timestamp_ms=NOW_MS + (at * 7) % 40))
+    largest = max(range(40), key=lambda at: (at * 7) % 40)
+    assert scene.log.offset_of_max_timestamp() == (NOW_MS + 39, 2 * largest, 0)
+    for wanted in range(40):
+        first = next(at for at in range(40) if (at * 7) % 40 >= wanted)
+        assert scene.log.offset_for_timestamp(NOW_MS + wanted) == (NOW_MS + (first * 7) % 40, 2 * first, 0)
+    assert scene.log.offset_for_timestamp(NOW_MS + 40) is None
+    assert Scene().log.offset_of_max_timestamp() is None
