@@ -190,6 +190,56 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = setting("int", 104_857_600, "Segment size of __consumer_offsets.", minimum=1)
     offsets_topic_compression_codec: int = setting("int", 0, "Codec of __consumer_offsets.", minimum=0, maximum=0)
 
+    # Transactions
+    transaction_state_log_num_partitions: int = setting("int", 50, "Partitions of __transaction_state.", minimum=1)
+    transaction_state_log_replication_factor: int = setting("int", 1, "Replicas of __transaction_state.", minimum=1)
+    transaction_state_log_min_isr: int = setting("int", 1, "In-sync replicas of __transaction_state.", minimum=1)
+    transaction_state_log_segment_bytes: int = setting(
+        "int", 104_857_600, "Segment size of __transaction_state.", minimum=1
+    )
+    transaction_state_log_load_buffer_size: int = setting(
+        "int", 5_242_880, "Bytes read at a time when __transaction_state is loaded.", minimum=1
+    )
+    transaction_max_timeout_ms: int = setting(
+        "int", 900_000, "Longest time-out a transactional producer may ask for.", minimum=1
+    )
+    transactional_id_expiration_ms: int = setting(
+        "int", 604_800_000, "Idle time after which a transactional id is forgotten.", minimum=1
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        "int", 10_000, "How often open transactions are looked at for their time-outs.", minimum=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "int", 3_600_000, "How often idle transactional ids are looked for.", minimum=1
+    )
+    transaction_partition_verification_enable: bool = setting(
+        "boolean",
+        True,
+        "Ask the coordinator whether a partition is part of a transaction before it opens there, for old clients.",
+        dynamic=True,
+    )
+    transaction_two_phase_commit_enable: bool = setting(
+        "boolean", False, "Allow transactions that an outside coordinator commits (KIP-939)."
+    )
+    transaction_two_phase_commit_unprepared_timeout_ms: int = setting(
+        "long",
+        0,
+        "Fencepost: time after which a two-phase transaction that no client has kept by KeepPreparedTxn is aborted; "
+        "0 is never, as in Kafka.",
+        minimum=0,
+    )
+    transaction_ghost_protection_enable: bool = setting(
+        "boolean",
+        True,
+        "Fencepost: drop delayed calls of old clients that would hit the wrong transaction (KAFKA-17754).",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        "int", 20, "Wait before a partition is added again to a transaction whose predecessor is completing.", minimum=1
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        "int", 100, "Longest time an add waits for the transaction before it to complete.", minimum=0
+    )
+
     # Fetching
     fetch_max_bytes: int = setting("int", 57_671_680, "Most bytes one fetch returns.", minimum=1024)
     max_incremental_fetch_session_cache_slots: int = setting("int", 1_000, "Fetch sessions kept.", minimum=0)

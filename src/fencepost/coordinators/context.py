@@ -17,6 +17,8 @@ class Caller:
     client_id: str
     client_host: str
     """The bare address, as in 127.0.0.1."""
+    connection_number: int = -1
+    """Accept number: a later connection has a higher one. -1 for calls from inside the broker."""
 
 
 class Topics(Protocol):

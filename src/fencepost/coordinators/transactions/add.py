@@ -1,0 +1,211 @@
+"""Which partitions a transaction writes to: AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, partition leaders' questions.
+
+An add that finds the id busy (the transaction before it is still being completed, or another add is being written)
+waits for that, up to `add.partitions.to.txn.retry.backoff.max.ms`, before it is told CONCURRENT_TRANSACTIONS. Adds that
+waited together are written together.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.transactions.end import check_identity
+from fencepost.coordinators.transactions.errors import RefusalCause, Refused
+from fencepost.coordinators.transactions.ghosts import DROP_CONNECTION, DropConnection
+from fencepost.coordinators.transactions.ledger import Ledger
+from fencepost.coordinators.transactions.metadata import (
+    ProducerPair,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionRecord,
+)
+from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState
+from fencepost.promise import Promise
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+_WAIT_TIMER = "add"
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class AddCall:
+    operation: str
+    transactional_id: str
+    given: ProducerPair
+    partitions: frozenset[TopicPartition]
+    transaction_version: int
+    caller: Caller
+    deadline_ms: int
+    is_guarded: bool = False
+    """Sent by a client of protocol 1: may be a ghost."""
+    reply: Promise[ErrorCode | DropConnection] = dataclasses.field(default_factory=Promise)
+
+
+def decide_add(
+    metadata: TransactionMetadata, partitions: frozenset[TopicPartition], transaction_version: int, now: Now
+) -> TransactionRecord | None:
+    """The record with the partitions added; None if they are all there. The caller's identity has been checked."""
+    record = metadata.record
+    if record.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
+    if record.is_kept:
+        raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
+    if record.state is TransactionState.ONGOING and partitions <= record.partitions:
+        return None
+    return dataclasses.replace(
+        record,
+        state=TransactionState.ONGOING,
+        partitions=record.partitions | partitions,
+        previous_producer_id=record.producer_id,
+        start_timestamp_ms=now.wall_ms if record.state in AT_REST else record.start_timestamp_ms,
+        last_update_timestamp_ms=now.wall_ms,
+        client_transaction_version=transaction_version,
+    )
+
+
+def decide_verify(
+    metadata: TransactionMetadata | None, given: ProducerPair, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Which partitions are part of the open transaction. A change under way does not matter: appends check again."""
+    if metadata is None:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, RefusalCause.UNKNOWN_ID)
+    record = metadata.record
+    check_identity(record, given)
+    if record.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
+    if record.is_kept:
+        raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
+    return {
+        partition: ErrorCode.NONE if partition in record.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    }
+
+
+class Adds:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        ledger.when_idle = self._wake
+
+    def add(self, call: AddCall, now: Now) -> Promise[ErrorCode | DropConnection]:
+        metadata = None
+        try:
+            if not call.transactional_id:
+                raise Refused(ErrorCode.INVALID_REQUEST, RefusalCause.INVALID_REQUEST)
+            metadata = self._ledger.find(call.transactional_id)
+            if metadata is None:
+                raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, RefusalCause.UNKNOWN_ID)
+        except KafkaError as refusal:
+            self._refuse(call, metadata, refusal, now)
+            return call.reply
+        if metadata.is_busy and call.deadline_ms > now.monotonic_ms:
+            self._wait(metadata, call)
+        else:
+            self._decide(metadata, [call], now)
+        return call.reply
+
+    def verify(
+        self,
+        transactional_id: str,
+        given: ProducerPair,
+        partitions: Iterable[TopicPartition],
+        caller: Caller,
+        now: Now,
+    ) -> dict[TopicPartition, ErrorCode]:
+        metadata = None
+        wanted = list(partitions)
+        try:
+            if not transactional_id:
+                raise Refused(ErrorCode.INVALID_REQUEST, RefusalCause.INVALID_REQUEST)
+            metadata = self._ledger.find(transactional_id)
+            return decide_verify(metadata, given, wanted)
+        except KafkaError as refusal:
+            self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, now)
+            return dict.fromkeys(wanted, refusal.code)
+
+    def _decide(self, metadata: TransactionMetadata, calls: list[AddCall], now: Now) -> None:
+        """Decide calls with the same identity at one go."""
+        admitted: list[AddCall] = []
+        for call in calls:
+            try:
+                if metadata.pending_state is not None:
+                    raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
+                check_identity(metadata.record, call.given)
+                if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
+                    self._drop(metadata, call)
+                    continue
+                target = decide_add(metadata, call.partitions, call.transaction_version, now)
+            except KafkaError as refusal:
+                self._refuse(call, metadata, refusal, now)
+                continue
+            self._admit(metadata, call, now)
+            if target is None:
+                call.reply.resolve(ErrorCode.NONE)
+            else:
+                admitted.append(call)
+        if not admitted:
+            return
+        partitions = frozenset().union(*(call.partitions for call in admitted))
+        target = decide_add(metadata, partitions, admitted[0].transaction_version, now)
+        assert target is not None
+        if metadata.record.state in AT_REST:
+            metadata.guard.transaction_began()
+
+        def written(error: ErrorCode, now: Now) -> None:
+            for call in admitted:
+                call.reply.resolve(error)
+
+        self._ledger.write(metadata, target, written)
+
+    def _admit(self, metadata: TransactionMetadata, call: AddCall, now: Now) -> None:
+        if call.is_guarded:
+            self._ledger.admitted(metadata, call.operation, call.given, call.caller, self._signature(call), now)
+
+    def _drop(self, metadata: TransactionMetadata, call: AddCall) -> None:
+        metadata.guard.dropped(self._signature(call))
+        call.reply.resolve(DROP_CONNECTION)
+
+    def _signature(self, call: AddCall) -> tuple[object, ...]:
+        return call.operation, call.partitions
+
+    def _refuse(self, call: AddCall, metadata: TransactionMetadata | None, refusal: KafkaError, now: Now) -> None:
+        ledger = self._ledger
+        ledger.refused(call.operation, call.transactional_id, metadata, call.given, refusal, call.caller, now)
+        call.reply.resolve(refusal.code)
+
+    # Waiting
+
+    def _wait(self, metadata: TransactionMetadata, call: AddCall) -> None:
+        metadata.waiters.append(call)
+        if len(metadata.waiters) == 1:
+            self._await_deadline(metadata)
+
+    def _await_deadline(self, metadata: TransactionMetadata) -> None:
+        """Calls wait equally long, so the first in line is the first whose time is up."""
+        self._ledger.timers.schedule(
+            (_WAIT_TIMER, metadata.transactional_id),
+            metadata.waiters[0].deadline_ms,
+            lambda now: self._time_is_up(metadata, now),
+        )
+
+    def _time_is_up(self, metadata: TransactionMetadata, now: Now) -> None:
+        while metadata.waiters and metadata.waiters[0].deadline_ms <= now.monotonic_ms:
+            self._decide(metadata, [metadata.waiters.pop(0)], now)
+        if metadata.waiters:
+            self._await_deadline(metadata)
+
+    def _wake(self, metadata: TransactionMetadata, now: Now) -> None:
+        """Whatever held up the waiting adds is over."""
+        waiters, metadata.waiters = metadata.waiters, []
+        self._ledger.timers.cancel((_WAIT_TIMER, metadata.transactional_id))
+        if metadata.is_abandoned:
+            for call in waiters:
+                self.add(call, now)
+            return
+        groups: dict[tuple[ProducerPair, int], list[AddCall]] = {}
+        for call in waiters:
+            groups.setdefault((call.given, call.transaction_version), []).append(call)
+        for calls in groups.values():
+            if metadata.is_busy:
+                for call in calls:
+                    self._wait(metadata, call)
+            else:
+                self._decide(metadata, calls, now)

@@ -1,0 +1,188 @@
+"""AddPartitionsToTxn 0-5 and AddOffsetsToTxn 0-4 as requests: which partitions exist, and the answer in each version.
+
+Up to version 3 AddPartitionsToTxn comes from a client and adds to one transaction; one partition that cannot be added
+spoils the call. From version 4 brokers send it for many transactions at a time, to add or only to verify.
+"""
+
+from collections.abc import Callable, Iterable
+
+from fencepost.coordinators.context import Caller, Now, Topics
+from fencepost.coordinators.transactions.add import AddCall, Adds
+from fencepost.coordinators.transactions.ghosts import DropConnection
+from fencepost.coordinators.transactions.metadata import PROTOCOL_1, PROTOCOL_2, ProducerPair, TopicPartition
+from fencepost.promise import Promise
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_CLIENTS_MAY_NOT_ADD = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+PRODUCER_FENCED_VERSION = 2
+BROKER_VERSION = 4
+
+RequestedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+RequestedTransaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class AddRequests:
+    def __init__(self, adds: Adds, topics: Topics, group_partition: Callable[[str], int], wait_ms: int) -> None:
+        self._adds = adds
+        self._topics = topics
+        self._group_partition = group_partition
+        self._wait_ms = wait_ms
+
+    def add_partitions(
+        self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
+    ) -> Promise[AddPartitionsToTxnResponse | DropConnection]:
+        if version >= BROKER_VERSION:
+            return self._add_for_brokers(request, version, caller, now)
+        reply: Promise[AddPartitionsToTxnResponse | DropConnection] = Promise()
+        partitions = _partitions(request.v3_and_below_topics)
+        given = ProducerPair(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+
+        def answer(errors: Errors) -> None:
+            results = _topic_results(request.v3_and_below_topics, errors)
+            reply.resolve(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+        def added(error: ErrorCode | DropConnection) -> None:
+            if isinstance(error, DropConnection):
+                reply.resolve(error)
+            else:
+                answer(dict.fromkeys(partitions, _for_version(error, version)))
+
+        spoiled = self._check_partitions(partitions, is_client=True)
+        if spoiled:
+            answer(spoiled)
+            return reply
+        call = AddCall(
+            "AddPartitionsToTxn",
+            request.v3_and_below_transactional_id,
+            given,
+            frozenset(partitions),
+            PROTOCOL_1,
+            caller,
+            now.monotonic_ms + self._wait_ms,
+            is_guarded=True,
+        )
+        self._adds.add(call, now).then(added)
+        return reply
+
+    def add_offsets(
+        self, request: AddOffsetsToTxnRequest, version: int, caller: Caller, now: Now
+    ) -> Promise[AddOffsetsToTxnResponse | DropConnection]:
+        reply: Promise[AddOffsetsToTxnResponse | DropConnection] = Promise()
+        call = AddCall(
+            "AddOffsetsToTxn",
+            request.transactional_id,
+            ProducerPair(request.producer_id, request.producer_epoch),
+            frozenset({(OFFSETS_TOPIC, self._group_partition(request.group_id))}),
+            PROTOCOL_1,
+            caller,
+            now.monotonic_ms + self._wait_ms,
+            is_guarded=True,
+        )
+
+        def added(error: ErrorCode | DropConnection) -> None:
+            if isinstance(error, DropConnection):
+                reply.resolve(error)
+            else:
+                reply.resolve(AddOffsetsToTxnResponse(error_code=_for_version(error, version)))
+
+        self._adds.add(call, now).then(added)
+        return reply
+
+    def _add_for_brokers(
+        self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
+    ) -> Promise[AddPartitionsToTxnResponse | DropConnection]:
+        reply: Promise[AddPartitionsToTxnResponse | DropConnection] = Promise()
+        results: dict[int, TransactionResult] = {}
+        if not request.transactions:
+            reply.resolve(AddPartitionsToTxnResponse())
+
+        def add_one(index: int, transaction: RequestedTransaction) -> None:
+            def answered(errors: Errors) -> None:
+                results[index] = TransactionResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=_topic_results(transaction.topics, errors),
+                )
+                if len(results) == len(request.transactions):
+                    in_order = [results[position] for position in range(len(results))]
+                    reply.resolve(AddPartitionsToTxnResponse(results_by_transaction=in_order))
+
+            self._add_for_broker(transaction, version, caller, now).then(answered)
+
+        for index, transaction in enumerate(request.transactions):
+            add_one(index, transaction)
+        return reply
+
+    def _add_for_broker(
+        self, transaction: RequestedTransaction, version: int, caller: Caller, now: Now
+    ) -> Promise[Errors]:
+        partitions = _partitions(transaction.topics)
+        given = ProducerPair(transaction.producer_id, transaction.producer_epoch)
+        spoiled = self._check_partitions(partitions, is_client=False)
+        if spoiled:
+            return Promise.resolved(spoiled)
+        if transaction.verify_only:
+            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller, now))
+        answer: Promise[Errors] = Promise()
+        call = AddCall(
+            "AddPartitionsToTxn",
+            transaction.transactional_id,
+            given,
+            frozenset(partitions),
+            PROTOCOL_2,
+            caller,
+            now.monotonic_ms + self._wait_ms,
+        )
+        self._adds.add(call, now).then(lambda error: answer.resolve(everywhere(partitions, error)))
+        return answer
+
+    def _check_partitions(self, partitions: list[TopicPartition], *, is_client: bool) -> Errors | None:
+        """All or nothing: with one bad partition none is added."""
+        errors: Errors = {}
+        for topic, partition in partitions:
+            if is_client and topic in _CLIENTS_MAY_NOT_ADD:
+                errors[topic, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not 0 <= partition < (self._topics.partition_count_of(topic) or 0):
+                errors[topic, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not errors:
+            return None
+        return {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
+
+
+def everywhere(partitions: Iterable[TopicPartition], error: ErrorCode | DropConnection) -> Errors:
+    assert not isinstance(error, DropConnection), "only calls of clients can be ghosts"
+    return dict.fromkeys(partitions, error)
+
+
+def _for_version(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def _partitions(topics: Iterable[RequestedTopic]) -> list[TopicPartition]:
+    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _topic_results(topics: Iterable[RequestedTopic], errors: Errors) -> list[TopicResult]:
+    return [
+        TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                PartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

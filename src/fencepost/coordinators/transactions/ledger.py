@@ -1,0 +1,351 @@
+"""How a decision about a transactional id becomes durable, and how a decided transaction is brought to its end.
+
+Owns the three barriers of a commit, which are never merged: Prepare is durable (then the client is answered), every
+marker is durable, Complete is durable. Also what every call needs: finding an id, telling refusals, telling ghosts. It
+decides nothing about the protocol; decisions come from init, add and end as the record to be written.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from fencepost.coordinators.context import Caller, Now, Topics
+from fencepost.coordinators.runtime import CoordinatorRuntime, Events, Written
+from fencepost.coordinators.timers import Timers
+from fencepost.coordinators.transactions.end import completed_record
+from fencepost.coordinators.transactions.errors import RefusalCause, Refused
+from fencepost.coordinators.transactions.events import (
+    CallRefused,
+    GhostCallDropped,
+    GhostProtectionSwitchedOff,
+    MarkerRefused,
+    TransactionResumed,
+)
+from fencepost.coordinators.transactions.ghosts import Signature
+from fencepost.coordinators.transactions.metadata import (
+    ProducerPair,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionRecord,
+)
+from fencepost.coordinators.transactions.shard import TransactionShard
+from fencepost.coordinators.transactions.transaction_journal import TransactionEntry
+from fencepost.coordinators.transactions.transaction_states import COMPLETED_BY, TransactionState
+from fencepost.wire.errors import ErrorCode, KafkaError
+
+TransactionRuntime = CoordinatorRuntime[TransactionShard, TransactionEntry]
+Done = Callable[[ErrorCode, Now], None]
+
+RETRY_BACKOFF_MS = 100
+
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+_MARKED = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""The partition has its marker, or will never need one."""
+_NOT_OURS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Somebody newer is at work on this transaction: it is theirs to complete."""
+# Clients repeat these by themselves; a journal full of them would hide what matters.
+_NOT_TOLD = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MarkerOrder:
+    """Have a marker written to each of these partitions."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+MarkerDone = Callable[[TopicPartition, ErrorCode], None]
+SendMarkers = Callable[[MarkerOrder, MarkerDone], None]
+"""Calls back once for each partition: when its marker is durable, or with why it is not. Retries are the caller's."""
+
+
+class Ledger:
+    def __init__(
+        self,
+        runtime: TransactionRuntime,
+        partition_for: Callable[[str], int],
+        timers: Timers,
+        events: Events,
+        now: Callable[[], Now],
+        topics: Topics,
+        send_markers: SendMarkers,
+        coordinator_epoch: Callable[[int], int],
+        *,
+        ghost_protection: bool,
+    ) -> None:
+        self.runtime = runtime
+        self.partition_for = partition_for
+        self.timers = timers
+        self.events = events
+        self._now = now
+        self._topics = topics
+        self._send_markers = send_markers
+        self._coordinator_epoch = coordinator_epoch
+        self._ghost_protection = ghost_protection
+        self.when_idle: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
+        self.when_applied: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
+
+    # Finding
+
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
+        """Raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        shard = self.runtime.machine(self.partition_for(transactional_id))
+        return shard.transactions.get(transactional_id)
+
+    def create(self, transactional_id: str, record: TransactionRecord) -> TransactionMetadata:
+        partition = self.partition_for(transactional_id)
+        metadata = TransactionMetadata(transactional_id, partition, record)
+        self.runtime.machine(partition).transactions[transactional_id] = metadata
+        return metadata
+
+    def forget(self, metadata: TransactionMetadata) -> None:
+        """An id whose first record could not be written."""
+        if not metadata.is_abandoned:
+            del self.runtime.machine(metadata.partition).transactions[metadata.transactional_id]
+            self.abandon(metadata)
+
+    # Writing
+
+    def write(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done) -> None:
+        """Write the next record of an id; `done` is called when it is durable and applied, or has failed."""
+        metadata.begin(target.state)
+        self._write_begun(metadata, target, done)
+
+    def write_decision(
+        self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, *, is_fence: bool = False
+    ) -> None:
+        """Write Prepare*, tell `done` once that is durable, then see the transaction through to its end."""
+        if is_fence:
+            metadata.begin(TransactionState.PREPARE_EPOCH_FENCE)
+        metadata.begin(target.state)
+
+        def prepared(error: ErrorCode, now: Now) -> None:
+            if error is ErrorCode.NONE:
+                self._begin_completion(metadata)
+            done(error, now)
+            if error is ErrorCode.NONE and not metadata.is_abandoned:
+                self._order_markers(metadata, now)
+
+        self._write_begun(metadata, target, prepared)
+
+    def _write_begun(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done) -> None:
+        metadata.check(target)
+        entry = TransactionEntry(metadata.transactional_id, target)
+
+        def written(outcome: Written) -> None:
+            error = _WRITE_ERRORS.get(outcome.error, outcome.error)
+            if error is ErrorCode.NONE:
+                self.when_applied(metadata, outcome.now)
+            else:
+                metadata.cancel()
+            done(error, outcome.now)
+            if not metadata.is_busy and metadata.waiters:
+                self.when_idle(metadata, outcome.now)
+
+        self.runtime.schedule_write(metadata.partition, [entry]).then(written)
+
+    # Completing
+
+    def resume(self, metadata: TransactionMetadata, now: Now) -> None:
+        """Go on with a decided transaction that was loaded from the log."""
+        record = metadata.record
+        self.events(
+            TransactionResumed(
+                metadata.transactional_id,
+                record.producer_id,
+                record.producer_epoch,
+                record.state is TransactionState.PREPARE_COMMIT,
+                len(record.partitions),
+                now.wall_ms,
+            )
+        )
+        self._begin_completion(metadata)
+        self._order_markers(metadata, now)
+
+    def _begin_completion(self, metadata: TransactionMetadata) -> None:
+        metadata.begin(COMPLETED_BY[metadata.record.state])
+        metadata.awaiting_markers = set(metadata.record.partitions)
+
+    def _order_markers(self, metadata: TransactionMetadata, now: Now) -> None:
+        if not metadata.awaiting_markers:
+            self._complete(metadata, now)
+            return
+        record = metadata.record
+        refused: list[TopicPartition] = []
+
+        def done(partition: TopicPartition, error: ErrorCode) -> None:
+            if metadata.is_abandoned or metadata.record is not record or partition not in metadata.awaiting_markers:
+                return
+            now = self._now()
+            if error in _MARKED or self._is_gone(partition, error):
+                metadata.awaiting_markers.discard(partition)
+                if not metadata.awaiting_markers:
+                    self._complete(metadata, now)
+            elif error in _NOT_OURS:
+                self.events(
+                    MarkerRefused(
+                        metadata.transactional_id,
+                        record.producer_id,
+                        record.producer_epoch,
+                        *partition,
+                        error,
+                        now.wall_ms,
+                    )
+                )
+            else:
+                refused.append(partition)
+                key = ("markers", metadata.transactional_id)
+                self.timers.schedule(key, now.monotonic_ms + RETRY_BACKOFF_MS, send_refused)
+
+        def send(partitions: list[TopicPartition]) -> None:
+            order = MarkerOrder(
+                metadata.transactional_id,
+                record.producer_id,
+                record.producer_epoch,
+                self._coordinator_epoch(metadata.partition),
+                record.state is TransactionState.PREPARE_COMMIT,
+                record.client_transaction_version,
+                tuple(partitions),
+            )
+            self._send_markers(order, done)
+
+        def send_refused(now: Now) -> None:
+            again = sorted(refused)
+            refused.clear()
+            send(again)
+
+        send(sorted(metadata.awaiting_markers))
+
+    def _is_gone(self, partition: TopicPartition, error: ErrorCode) -> bool:
+        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        count = self._topics.partition_count_of(partition[0])
+        return count is None or partition[1] >= count
+
+    def _complete(self, metadata: TransactionMetadata, now: Now) -> None:
+        target = completed_record(metadata.record, now)
+        metadata.check(target)
+        entry = TransactionEntry(metadata.transactional_id, target)
+
+        def written(outcome: Written) -> None:
+            error = _WRITE_ERRORS.get(outcome.error, outcome.error)
+            if error is ErrorCode.NONE:
+                self.when_applied(metadata, outcome.now)
+            elif metadata.is_abandoned:
+                return
+            elif error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                due_ms = outcome.now.monotonic_ms + RETRY_BACKOFF_MS
+                self.timers.schedule(
+                    ("complete", metadata.transactional_id), due_ms, lambda now: self._complete(metadata, now)
+                )
+                return
+            else:
+                metadata.cancel()
+            if metadata.waiters:
+                self.when_idle(metadata, outcome.now)
+
+        self.runtime.schedule_write(metadata.partition, [entry]).then(written)
+
+    # Giving up
+
+    def abandon(self, metadata: TransactionMetadata) -> None:
+        metadata.is_abandoned = True
+        for kind in ("markers", "complete", "timeout", "expiry"):
+            self.timers.cancel((kind, metadata.transactional_id))
+        if metadata.waiters:
+            self.when_idle(metadata, self._now())
+
+    # Telling
+
+    def refused(
+        self,
+        operation: str,
+        transactional_id: str,
+        metadata: TransactionMetadata | None,
+        given: ProducerPair,
+        refusal: KafkaError,
+        caller: Caller,
+        now: Now,
+    ) -> None:
+        if refusal.code in _NOT_TOLD:
+            return
+        current = ProducerPair(-1, -1) if metadata is None else metadata.record.client_pair
+        is_stale = isinstance(refusal, Refused) and refusal.cause in (
+            RefusalCause.STALE_EPOCH,
+            RefusalCause.OTHER_PRODUCER_ID,
+        )
+        self.events(
+            CallRefused(
+                transactional_id,
+                operation,
+                refusal.code,
+                refusal.cause if isinstance(refusal, Refused) else RefusalCause.INVALID_REQUEST,
+                *given,
+                *current,
+                "" if metadata is None else metadata.record.state.wire_name,
+                metadata.fenced_by if metadata is not None and is_stale else None,
+                caller.client_id,
+                caller.client_host,
+                now.wall_ms,
+            )
+        )
+
+    # Ghosts
+
+    def is_ghost(
+        self, metadata: TransactionMetadata, operation: str, given: ProducerPair, caller: Caller, now: Now
+    ) -> bool:
+        """Whether a call of protocol 1 comes from a connection that its client has replaced; then that is told."""
+        guard = metadata.guard
+        if not self._ghost_protection or not guard.is_ghost(given, caller.connection_number):
+            return False
+        self.events(
+            GhostCallDropped(
+                metadata.transactional_id,
+                *given,
+                operation,
+                caller.connection_number,
+                guard.newest_connection,
+                caller.client_id,
+                caller.client_host,
+                now.wall_ms,
+            )
+        )
+        return True
+
+    def admitted(
+        self,
+        metadata: TransactionMetadata,
+        operation: str,
+        given: ProducerPair,
+        caller: Caller,
+        signature: Signature,
+        now: Now,
+    ) -> None:
+        if metadata.guard.admitted(given, caller.connection_number, signature) and self._ghost_protection:
+            self.events(
+                GhostProtectionSwitchedOff(
+                    metadata.transactional_id, operation, caller.client_id, caller.client_host, now.wall_ms
+                )
+            )

@@ -1,0 +1,115 @@
+"""The records of __transaction_state, in Kafka's own schemas.
+
+Owns what a key and a value look like as bytes, and which version is written: 1, with its tags, from
+`transaction.version` 1 on, else 0. Both can be read; unknown versions raise UnknownRecordType and are skipped.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterable
+
+from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
+from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord
+from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
+from fencepost.wire.codec import decode, encode
+from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.messages import TransactionLogKey, TransactionLogValue
+
+KEY_VERSION = 0
+VALUE_VERSION_MAX = 1
+VALUE_VERSION_WITH_TAGS = 1
+
+_VERSION = struct.Struct(">h")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TransactionEntry:
+    """The state of a transactional id, or (without a record) its end."""
+
+    transactional_id: str
+    record: TransactionRecord | None
+
+
+class TransactionJournal:
+    def __init__(self, transaction_version: Callable[[], int]) -> None:
+        self._transaction_version = transaction_version
+
+    def encode_entry(self, entry: TransactionEntry) -> JournalRecord:
+        key = _VERSION.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=entry.transactional_id), 0)
+        if entry.record is None:
+            return JournalRecord(key, None)
+        version = VALUE_VERSION_WITH_TAGS if self._transaction_version() >= 1 else 0
+        return JournalRecord(key, _VERSION.pack(version) + encode(_to_value(entry.record, version), version))
+
+    def decode_entry(self, key: bytes, value: bytes | None) -> TransactionEntry:
+        """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
+        if _leading_version(key) != KEY_VERSION:
+            raise UnknownRecordType(f"key version {_leading_version(key)}")
+        transactional_id = decode(TransactionLogKey, 0, key, _VERSION.size).transactional_id
+        if value is None:
+            return TransactionEntry(transactional_id, None)
+        version = _leading_version(value)
+        if not 0 <= version <= VALUE_VERSION_MAX:
+            raise UnknownRecordType(f"value version {version}")
+        return TransactionEntry(transactional_id, _from_value(decode(TransactionLogValue, version, value, 2)))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Sorted, so that the same state has the same bytes every time."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _to_value(record: TransactionRecord, version: int) -> TransactionLogValue:
+    partitions = None
+    if record.state is not TransactionState.EMPTY:
+        partitions = [
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids)
+            for topic, ids in by_topic(record.partitions).items()
+        ]
+    value = TransactionLogValue(
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        transaction_timeout_ms=record.timeout_ms,
+        transaction_status=record.state,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=record.last_update_timestamp_ms,
+        transaction_start_timestamp_ms=record.start_timestamp_ms,
+    )
+    if version >= VALUE_VERSION_WITH_TAGS:
+        value.previous_producer_id = record.previous_producer_id
+        value.next_producer_id = record.next_producer_id
+        value.next_producer_epoch = record.next_producer_epoch
+        value.client_transaction_version = record.client_transaction_version
+    return value
+
+
+def _from_value(value: TransactionLogValue) -> TransactionRecord:
+    if value.transaction_status not in PERSISTED:
+        raise MalformedMessage(f"transaction status {value.transaction_status}")
+    return TransactionRecord(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions=frozenset(
+            (topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        start_timestamp_ms=value.transaction_start_timestamp_ms,
+        last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        next_producer_epoch=value.next_producer_epoch,
+        client_transaction_version=value.client_transaction_version,
+    )
+
+
+def _leading_version(data: bytes) -> int:
+    if len(data) < _VERSION.size:
+        raise MalformedMessage("a record of an internal topic without a version")
+    (version,) = _VERSION.unpack_from(data)
+    return int(version)
