@@ -8,7 +8,7 @@ Answers leave in the order of the requests, all that are ready in one write.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.ports import Buffer, Scheduler
 from fencepost.promise import Promise
@@ -28,6 +28,13 @@ class Call:
     @property
     def client_host(self) -> str:
         return self.connection.peer_host
+
+
+class Staged(NamedTuple):
+    """An answer that waits twice: until the request has passed its append point, then until it is durable."""
+
+    appended: Promise[None]
+    answer: Promise[Any]
 
 
 class Connection:
@@ -93,23 +100,27 @@ class Connection:
         if message is not None:
             self._answers.append([call, message, True])
 
-    def park(self, call: Call, promise: Promise[Any], *, pipelined: bool) -> None:
+    def park(self, call: Call, promise: Promise[Any], gate: Promise[Any] | None) -> None:
+        """An answer that is still to come. The next request waits for the gate; None: it may start at once."""
         if promise.done:
             self.answer(call, promise.value)
             return
         slot: list[Any] = [call, None, False]
         self._answers.append(slot)
-        if not pipelined:
+        if gate is not None and not gate.done:
             self._is_muted = True
+            gate.then(self._unmute)
 
         def resolved(message: Any) -> None:
             slot[1] = message
             slot[2] = True
-            if not pipelined:
-                self._is_muted = False
             self._flush_soon()
 
         promise.then(resolved)
+
+    def _unmute(self, _: Any) -> None:
+        self._is_muted = False
+        self._flush_soon()
 
     def flush(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
@@ -121,6 +132,8 @@ class Connection:
             # A hot handler may hand over finished bytes; any other message is encoded here.
             if type(message) is list:
                 parts += message
+                continue
+            if message is None:
                 continue
             try:
                 parts += response_frame(call.api_key, call.version, call.correlation_id, message)

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.broker.connection import Call, Connection
+from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, request_class
@@ -31,7 +31,7 @@ class Dispatcher:
     def __init__(self, node: "Node", handlers: dict[ApiKey, Handler]) -> None:
         self._node = node
         self._handlers: dict[int, tuple[int, int, Handler, type]] = {
-            int(key): (*API_VERSIONS[key], handler, request_class(key)) for key, handler in handlers.items()
+            int(key): (*node.api_versions[key], handler, request_class(key)) for key, handler in handlers.items()
         }
         assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
         self.calls = dict.fromkeys(self._handlers, 0)
@@ -65,7 +65,9 @@ class Dispatcher:
             self.failed(call, error)
             return
         if type(answer) is Promise:
-            connection.park(call, answer, pipelined=handler.pipelined)
+            connection.park(call, answer, gate=None if handler.pipelined else answer)
+        elif type(answer) is Staged:
+            connection.park(call, answer.answer, gate=answer.appended)
         else:
             connection.answer(call, answer)
 

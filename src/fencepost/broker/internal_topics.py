@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.topic_names import OFFSETS_TOPIC
+from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import AppendOutcome, CoordinatorRuntime
-from fencepost.log.producers import Origin
+from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -16,6 +18,23 @@ if TYPE_CHECKING:
 
 # What one step of loading reads before others get their turn.
 LOAD_STEP_BYTES = 1_048_576
+
+
+def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[str, str]]:
+    """How many partitions an internal topic gets, and its settings."""
+    if name == OFFSETS_TOPIC:
+        return config.offsets_topic_num_partitions, {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    return config.transaction_state_log_num_partitions, {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
 
 
 def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
@@ -28,6 +47,7 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
+        verification_guard: VerificationGuard | None = None,
     ) -> Promise[AppendOutcome]:
         now_ms = node.clock.wall_ms()
         target = node.partition(topic, partition)
@@ -37,7 +57,7 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
             producer_epoch=producer_epoch,
             transactional=transactional,
         )
-        appended = target.append(memoryview(batch), Origin.COORDINATOR, now_ms)
+        appended = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard)
         promise: Promise[AppendOutcome] = Promise()
 
         def durable(error: KafkaError | None) -> None:

@@ -16,13 +16,16 @@ from fencepost.broker.events import BrokerStarted, BrokerStopped, EventFeed, Sto
 from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
+from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.partition import Durability, Partition
 from fencepost.broker.storage import FULL_DISK, Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
+from fencepost.broker.transactions import Transactions
 from fencepost.config import BrokerConfig, TopicConfig, broker_config, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.ports import Buffer, Clock, Disk, Flusher, Randomness, Scheduler
 from fencepost.settings import LONG_MAX
+from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -49,6 +52,7 @@ class Node:
         self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness, self.disk_refusal)
         limits = LogLimits(
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            transaction_verification_enabled=self.config.transaction_partition_verification_enable,
             decompressed_batch_max_bytes=self.config.decompressed_batch_max_bytes,
         )
         self.storage = Storage(ports.disk, data_directory, limits)
@@ -62,6 +66,10 @@ class Node:
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
         self.parked_requests = 0
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
+        self.api_versions = spoken_versions(
+            with_unstable=self.config.unstable_api_versions_enable or self.config.transaction_two_phase_commit_enable
+        )
         self.housekeeping = Housekeeping(self)
         self.cleaning = Cleaning(self)
         self._dispatcher = Dispatcher(self, handlers.all_handlers())
@@ -80,6 +88,7 @@ class Node:
         for topic in self.metadata.topics.values():
             self._open_topic(topic)
         self.groups.start()
+        self.transactions.start()
         self.housekeeping.start()
         self.cleaning.start()
         self.events.emit(
@@ -107,6 +116,7 @@ class Node:
         self.housekeeping.stop()
         self.cleaning.stop()
         self.groups.stop()
+        self.transactions.stop()
 
     # Connections
 
@@ -202,15 +212,9 @@ class Node:
 
     def create_internal_topic(self, name: str) -> Topic:
         """Internal topics on one node have one replica without being asked."""
-        if name != OFFSETS_TOPIC:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        overrides = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(self.config.offsets_topic_segment_bytes),
-        }
-        topic = self.create_topic(name, self.config.offsets_topic_num_partitions, overrides, automatically=True)
-        self.groups.topic_created()
+        partition_count, overrides = internal_topic_settings(name, self.config)
+        topic = self.create_topic(name, partition_count, overrides, automatically=True)
+        (self.groups if name == OFFSETS_TOPIC else self.transactions).topic_created()
         return topic
 
     def add_partitions(self, name: str, partition_count: int) -> None:
@@ -236,6 +240,7 @@ class Node:
             path = self.storage.delete_log(partition.log)
             self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
         self.groups.topic_deleted(name)
+        self.transactions.topic_deleted(name)
         self.events.emit(TopicDeleted(name))
 
     def check_room_for(self, partition_count: int) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
-from fencepost.log.producers import Origin
+from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.wire.batch import ControlType
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -27,6 +28,7 @@ class Durability(Protocol):
         """Something was written; make it durable and then call `partition.advance`."""
 
 
+MARKER_BYTES = 78
 Acknowledge = Callable[[KafkaError | None], None]
 
 
@@ -58,14 +60,48 @@ class Partition:
         self._readable_bytes = 0
         log.lead(leader_epoch)
 
-    def append(self, batch: memoryview, origin: Origin, now_ms: int) -> Appended:
+    def append(
+        self, batch: memoryview, origin: Origin, now_ms: int, verification_guard: VerificationGuard | None = None
+    ) -> Appended:
         """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed."""
         if self.failure is not None:
             raise self.failure
-        appended = self.log.append_as_leader(batch, origin=origin, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        appended = self.log.append_as_leader(
+            batch,
+            origin=origin,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            verification_guard=verification_guard,
+        )
         if not appended.duplicate:
             self.appended_bytes += len(batch)
             self.durability.appended(self)
+        return appended
+
+    def append_marker(
+        self,
+        kind: ControlType,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        transaction_version: int,
+        now_ms: int,
+    ) -> Appended:
+        """End a producer's transaction here. Raises KafkaError for a stale producer or coordinator."""
+        if self.failure is not None:
+            raise self.failure
+        appended = self.log.append_marker(
+            kind,
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            transaction_version=transaction_version,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+        )
+        self.appended_bytes += MARKER_BYTES
+        self.durability.appended(self)
         return appended
 
     def check_leader_epoch(self, given: int) -> None:

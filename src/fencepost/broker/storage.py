@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
-from fencepost.log.partition_log import CheckpointWrite, LogLimits, PartitionLog
+from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.segment import LOG_SUFFIX
 from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -29,6 +29,7 @@ from fencepost.log.side_files import (
     write_meta_properties,
     write_offset_checkpoint,
 )
+from fencepost.log.syncables import CheckpointWrite
 from fencepost.ports import Disk, Randomness
 
 DELETED_SUFFIX = "-delete"

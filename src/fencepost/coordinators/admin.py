@@ -50,7 +50,7 @@ class GroupAdmin:
 
     def describe(self, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
         described = []
-        for group_id in request.groups:
+        for group_id in dict.fromkeys(request.groups):
             try:
                 group = self._shard_of(group_id).groups.get(group_id)
             except KafkaError as refusal:

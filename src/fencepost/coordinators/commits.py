@@ -13,6 +13,7 @@ from fencepost.coordinators.rebalance import Rebalance
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_commits
+from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -140,7 +141,9 @@ class Commits:
 
     # TxnOffsetCommit
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, now: Now) -> Promise[TxnOffsetCommitResponse]:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, now: Now, guard: VerificationGuard | None
+    ) -> Promise[TxnOffsetCommitResponse]:
         """Offsets that count once the transaction commits. The caller has verified that it is open."""
         reply: Promise[TxnOffsetCommitResponse] = Promise()
         answers: dict[str, TxnCommitTopicAnswer] = {}
@@ -179,7 +182,11 @@ class Commits:
             answer(refusal.code)
             return reply
         self._runtime.schedule_write(
-            shard.partition, entries, producer_id=request.producer_id, producer_epoch=request.producer_epoch
+            shard.partition,
+            entries,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            verification_guard=guard,
         ).then(lambda outcome: answer(error_for_commits(outcome.error)))
         return reply
 

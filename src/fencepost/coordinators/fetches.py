@@ -35,17 +35,20 @@ class Fetches:
         self._shard_of = shard_of
 
     def fetch(self, request: OffsetFetchRequest, version: int) -> Promise[OffsetFetchResponse]:
-        groups = request.groups
+        # Named twice is answered once.
+        groups = list({group.group_id: group for group in request.groups}.values())
         if version < SEVERAL_GROUPS_VERSION:
             groups = [_as_fetch_group(request)]
         answers: list[GroupAnswer | None] = [None] * len(groups)
+        left = len(groups)
         reply: Promise[OffsetFetchResponse] = Promise()
 
         def arrived(index: int, answer: GroupAnswer) -> None:
+            nonlocal left
             answers[index] = answer
-            complete = [one for one in answers if one is not None]
-            if len(complete) == len(groups):
-                reply.resolve(_fetch_response(complete, version))
+            left -= 1
+            if not left:
+                reply.resolve(_fetch_response([one for one in answers if one is not None], version))
 
         if not groups:
             reply.resolve(_fetch_response([], version))
@@ -78,9 +81,7 @@ class Fetches:
 
         self._runtime.schedule_write(shard.partition, ()).then(settled)
 
-    def _some_offsets(
-        self, shard: GroupShard, wanted: Wanted, version: int, require_stable: bool
-    ) -> list[TopicAnswer]:
+    def _some_offsets(self, shard: GroupShard, wanted: Wanted, version: int, require_stable: bool) -> list[TopicAnswer]:
         found: list[TopicAnswer] = []
         unknown: list[TopicAnswer] = []
         for topic in wanted.topics or ():
@@ -95,9 +96,7 @@ class Fetches:
             found.append(TopicAnswer(name=name, topic_id=topic.topic_id, partitions=partitions))
         return found + unknown
 
-    def _all_offsets(
-        self, shard: GroupShard, group_id: str, version: int, require_stable: bool
-    ) -> list[TopicAnswer]:
+    def _all_offsets(self, shard: GroupShard, group_id: str, version: int, require_stable: bool) -> list[TopicAnswer]:
         answers: dict[str, TopicAnswer] = {}
         for name, index in shard.offsets.of_group(group_id):
             topic_id = self._topics.id_of(name)

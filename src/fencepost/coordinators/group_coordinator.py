@@ -21,6 +21,7 @@ from fencepost.coordinators.rebalance import GroupRuntime, Rebalance, refused_jo
 from fencepost.coordinators.runtime import Append, CoordinatorRuntime
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
+from fencepost.log.producers import VerificationGuard
 from fencepost.ports import Clock, Randomness
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -165,9 +166,15 @@ class GroupCoordinator:
         return self._commits.commit(request, version, now)
 
     def txn_offset_commit(
-        self, request: TxnOffsetCommitRequest, version: int, caller: Caller, now: Now
+        self,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        caller: Caller,
+        now: Now,
+        guard: VerificationGuard | None = None,
     ) -> Promise[TxnOffsetCommitResponse]:
-        return self._commits.commit_in_transaction(request, now)
+        """`guard`: the partition's, if the transaction is not open there yet and its coordinator has agreed."""
+        return self._commits.commit_in_transaction(request, now, guard)
 
     def offset_fetch(
         self, request: OffsetFetchRequest, version: int, caller: Caller, now: Now

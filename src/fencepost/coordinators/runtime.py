@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped, WriteFailed
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
+from fencepost.log.producers import VerificationGuard
 from fencepost.ports import Buffer, Clock
 from fencepost.promise import Promise
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType, iterate_headers, read_marker
@@ -47,6 +48,7 @@ class Append(Protocol):
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         transactional: bool = False,
+        verification_guard: VerificationGuard | None = None,
     ) -> Promise[AppendOutcome]: ...
 
 
@@ -220,6 +222,7 @@ class CoordinatorRuntime(Generic[M, E]):
         replay: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
+        verification_guard: VerificationGuard | None = None,
     ) -> Promise[Written]:
         """Append entries and apply them; the promise is resolved when they are durable or rolled back.
 
@@ -230,7 +233,7 @@ class CoordinatorRuntime(Generic[M, E]):
         if not entries:
             return self._after_pending(shard)
         records = [self._encode(entry) for entry in entries]
-        outcome = self._try_append(partition, records, producer_id, producer_epoch)
+        outcome = self._try_append(partition, records, producer_id, producer_epoch, verification_guard)
         if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
             self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
             return Promise.resolved(Written(outcome.value.error_code, self._now()))
@@ -255,7 +258,12 @@ class CoordinatorRuntime(Generic[M, E]):
         return done
 
     def _try_append(
-        self, partition: int, records: Sequence[JournalRecord], producer_id: int, producer_epoch: int
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        producer_id: int,
+        producer_epoch: int,
+        verification_guard: VerificationGuard | None,
     ) -> Promise[AppendOutcome]:
         try:
             return self._append(
@@ -264,6 +272,7 @@ class CoordinatorRuntime(Generic[M, E]):
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 transactional=producer_id != NO_PRODUCER_ID,
+                verification_guard=verification_guard,
             )
         except KafkaError as error:
             return Promise.resolved(AppendOutcome(error.code))

@@ -86,6 +86,11 @@ API_VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_ACLS: (1, 3),
     ApiKey.CREATE_ACLS: (1, 3),
     ApiKey.DELETE_ACLS: (1, 3),
@@ -103,12 +108,24 @@ API_VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
+# Versions that Kafka calls unstable: answered and advertised only where a setting asks for them.
+UNSTABLE_VERSIONS: dict[ApiKey, int] = {ApiKey.INIT_PRODUCER_ID: 6}
+
 # librdkafka disables features unless Produce is advertised from 0, so Kafka 4 advertises it and refuses 0 to 2.
 ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
+
+
+def spoken_versions(*, with_unstable: bool) -> dict[ApiKey, tuple[int, int]]:
+    """What a broker answers."""
+    if not with_unstable:
+        return API_VERSIONS
+    return {key: (low, UNSTABLE_VERSIONS.get(key, high)) for key, (low, high) in API_VERSIONS.items()}
 
 
 @cache

@@ -90,6 +90,7 @@ class Scene(GroupCalls):
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
+        verification_guard: object = None,
     ) -> Promise[AppendOutcome]:
         if self.failures:
             return Promise.resolved(AppendOutcome(self.failures.pop(0)))

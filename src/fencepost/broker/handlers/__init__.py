@@ -21,6 +21,7 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         producers,
         security,
         topics,
+        transactions,
     )
 
     families = (
@@ -35,5 +36,6 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         producers,
         security,
         topics,
+        transactions,
     )
     return {key: handler for family in families for key, handler in family.HANDLERS.items()}

@@ -3,13 +3,12 @@
 An unknown version of this call is answered by the dispatcher.
 """
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
-from fencepost.wire.catalog import ADVERTISED_MINIMUM, API_VERSIONS, ApiKey
+from fencepost.wire.catalog import ADVERTISED_MINIMUM, ApiKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -19,11 +18,10 @@ if TYPE_CHECKING:
 _SOFTWARE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.")
 
 
-@cache
-def _advertised() -> list[ApiVersionsResponse.ApiVersion]:
+def _advertised(node: "Node") -> list[ApiVersionsResponse.ApiVersion]:
     return [
         ApiVersionsResponse.ApiVersion(api_key=key, min_version=ADVERTISED_MINIMUM.get(key, low), max_version=high)
-        for key, (low, high) in API_VERSIONS.items()
+        for key, (low, high) in node.api_versions.items()
     ]
 
 
@@ -40,7 +38,7 @@ def api_versions(node: "Node", call: Call, request: ApiVersionsRequest) -> ApiVe
         call.connection.software = f"{request.client_software_name} {request.client_software_version}"
     metadata = node.metadata
     return ApiVersionsResponse(
-        api_keys=_advertised(),
+        api_keys=_advertised(node),
         # Before v4 clients reject a feature whose lowest level is 0.
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)

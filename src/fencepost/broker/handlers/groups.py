@@ -4,31 +4,24 @@ JoinGroup (0-9), SyncGroup (0-5), Heartbeat (0-4), LeaveGroup (0-5), OffsetCommi
 OffsetDelete (0), DescribeGroups (0-6), ListGroups (0-5), DeleteGroups (0-2).
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
-from fencepost.coordinators.context import Caller, Now
+from fencepost.broker.groups import Groups
+from fencepost.broker.handlers.routing import Method, routed
 from fencepost.coordinators.group_coordinator import GroupCoordinator
-from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-_Method = Callable[[GroupCoordinator, Any, int, Caller, Now], Promise[Any]]
+
+def _groups(node: "Node") -> Groups:
+    return node.groups
 
 
-def _routed(method: _Method, *, pipelined: bool = False) -> Handler:
-    def handle(node: "Node", call: Call, request: Any) -> Promise[Any]:
-        groups = node.groups
-        caller = Caller(call.client_id or "", call.client_host)
-        answer = method(groups.coordinator, request, call.version, caller, groups.now())
-        groups.schedule()
-        return answer
-
-    return Handler(handle, pipelined)
+def _routed(method: Method, *, pipelined: bool = False) -> Handler:
+    return routed(_groups, method, pipelined=pipelined)
 
 
 HANDLERS = {

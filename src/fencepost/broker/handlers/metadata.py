@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name
+from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -34,7 +34,8 @@ OPERATIONS_NOT_ASKED = -(2**31)
 # Without an authorizer everyone may do everything: bit n is operation n of Kafka's AclOperation.
 TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
-GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
+# Whose coordinator a key asks for: groups are 0, transactional ids 1.
+_COORDINATOR_TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 PARTITIONS_PER_PAGE_MAX = 2000
 
 
@@ -200,14 +201,13 @@ def find_coordinator(node: "Node", call: Call, request: FindCoordinatorRequest) 
     keys = request.coordinator_keys if call.version >= 4 else [request.key]
     host, port = node.advertised(call.connection.listener)
     error, message = ErrorCode.NONE, None
-    if request.key_type == GROUP_KEY:
-        if OFFSETS_TOPIC not in node.metadata.topics:
+    topic = _COORDINATOR_TOPICS.get(request.key_type)
+    if topic is not None:
+        if topic not in node.metadata.topics:
             try:
-                node.create_internal_topic(OFFSETS_TOPIC)
+                node.create_internal_topic(topic)
             except KafkaError:
-                error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The topic of the offsets cannot be made now"
-    elif request.key_type == TRANSACTION_KEY:
-        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no transaction coordinator yet"
+                error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {topic} cannot be made now"
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"Coordinators of type {request.key_type} do not exist here"
     if error:

@@ -3,17 +3,21 @@
 Topic ids instead of names from v13; error messages and record errors from v8; the current leader from v10.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fencepost.broker.connection import Call
+from fencepost.broker.connection import Call, Staged
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import INTERNAL_TOPICS
-from fencepost.log.producers import Origin
+from fencepost.broker.verification import TopicPartition, ask_coordinator, begin_verification
+from fencepost.log.partition_log import Appended
+from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.validation import NotOneBatch
+from fencepost.ports import Buffer
 from fencepost.promise import Promise
-from fencepost.wire.batch import HEADER_BYTES, has_transactional_records, read_header
+from fencepost.wire.batch import HEADER_BYTES, BatchHeader, has_transactional_records, read_header
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import ProduceRequest, ProduceResponse
@@ -25,6 +29,20 @@ if TYPE_CHECKING:
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+TOPIC_ID_VERSION = 13
+# From these versions on a producer knows TRANSACTION_ABORTABLE, and has partitions added for it.
+ABORTABLE_VERSION = 11
+ADDING_VERSION = 12
+_COORDINATOR_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+Verdicts = dict[TopicPartition, KafkaError | VerificationGuard | None]
+"""Per partition: refused, or the guard to append with."""
 # Of a partition that refuses, the answer tells the log start, but not with these.
 _ERRORS_WITHOUT_LOG_START = frozenset(
     {
@@ -38,12 +56,29 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
 )
 
 
-def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
-    acks = request.acks
-    if request.transactional_id is None and _has_transactional_records(request):
-        return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+def produce(
+    node: "Node", call: Call, request: ProduceRequest
+) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
+    if request.transactional_id is None:
+        if _has_transactional_records(request):
+            return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif len(_transactional_producers(request)) > 1:
+        return _refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        verdicts, to_ask = _begin_verification(node, call, request)
+        if to_ask:
+            return _produce_verified(node, call, request, verdicts, to_ask)
+        return _append(node, call, request, verdicts)
+    return _append(node, call, request, {})
+
+
+def _append(
+    node: "Node", call: Call, request: ProduceRequest, verdicts: Verdicts
+) -> ProduceResponse | Promise[ProduceResponse] | None:
+    """Append every batch that may be; answer when all are as durable as asked."""
+    acks = request.acks
     response = ProduceResponse()
     now_ms = node.clock.wall_ms()
     waiting: list[tuple[Partition, int, _PartitionResponse]] = []
@@ -56,17 +91,16 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
             topic_response.partition_responses.append(answer)
             partition = None
             try:
-                if call.version >= 13:
-                    partition = node.partition_by_id(topic.topic_id, data.index)
-                else:
-                    partition = node.partition(topic.name, data.index)
-                if partition.topic in INTERNAL_TOPICS:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone"
-                    )
+                partition = _partition_of(node, call, topic, data.index)
                 if data.records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-                appended = partition.append(memoryview(data.records), Origin.CLIENT, now_ms)
+                guard = None
+                if verdicts:
+                    verdict = verdicts.get((partition.topic, partition.index))
+                    if isinstance(verdict, KafkaError):
+                        raise verdict
+                    guard = verdict
+                appended = partition.append(memoryview(data.records), Origin.CLIENT, now_ms, guard)
             except KafkaError as error:
                 has_error = True
                 _refuse(answer, error, partition)
@@ -76,17 +110,7 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
             answer.log_append_time_ms = appended.log_append_time_ms
             answer.log_start_offset = appended.log_start_offset
             if appended.duplicate:
-                header = read_header(data.records)
-                node.events.emit(
-                    DuplicateBatch(
-                        partition.topic,
-                        partition.index,
-                        header.producer_id,
-                        header.producer_epoch,
-                        header.base_sequence,
-                        appended.first_offset,
-                    )
-                )
+                _tell_duplicate(node, partition, data.records, appended)
             if acks == ACKS_ALL and appended.last_offset >= partition.log.high_watermark:
                 waiting.append((partition, appended.last_offset, answer))
     if acks == ACKS_NONE:
@@ -94,6 +118,105 @@ def produce(node: "Node", call: Call, request: ProduceRequest) -> ProduceRespons
             _refuse_silently(call)
         return None
     return _when_all_durable(response, waiting) if waiting else response
+
+
+def _partition_of(node: "Node", call: Call, topic: ProduceRequest.TopicProduceData, index: int) -> Partition:
+    if call.version >= TOPIC_ID_VERSION:
+        partition = node.partition_by_id(topic.topic_id, index)
+    else:
+        partition = node.partition(topic.name, index)
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
+    return partition
+
+
+def _begin_verification(
+    node: "Node", call: Call, request: ProduceRequest
+) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
+    """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
+    verdicts: Verdicts = {}
+    to_ask: dict[TopicPartition, BatchHeader] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is None or not has_transactional_records(data.records):
+                continue
+            header = read_header(data.records)
+            try:
+                partition = _partition_of(node, call, topic, data.index)
+            except KafkaError:
+                continue
+            key = (partition.topic, partition.index)
+            try:
+                guard = begin_verification(
+                    node,
+                    partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    adds=call.version >= ADDING_VERSION,
+                )
+            except KafkaError as error:
+                verdicts[key] = error
+                continue
+            if guard is not None:
+                verdicts[key] = guard
+                to_ask[key] = header
+    return verdicts, to_ask
+
+
+def _produce_verified(
+    node: "Node", call: Call, request: ProduceRequest, verdicts: Verdicts, to_ask: dict[TopicPartition, BatchHeader]
+) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
+    """Ask the coordinator, then append what it allows. The connection's next request waits for the append."""
+    assert request.transactional_id is not None
+    header = next(iter(to_ask.values()))
+    asked = ask_coordinator(
+        node,
+        call,
+        request.transactional_id,
+        header.producer_id,
+        header.producer_epoch,
+        list(to_ask),
+        adds=call.version >= ADDING_VERSION,
+    )
+
+    def append(errors: Mapping[TopicPartition, ErrorCode]) -> ProduceResponse | Promise[ProduceResponse] | None:
+        for key, code in errors.items():
+            if code is not ErrorCode.NONE:
+                told = _told(code, call.version)
+                verdicts[key] = KafkaError(told, f"the transaction coordinator answered {code.name}")
+        return _append(node, call, request, verdicts)
+
+    if asked.done:
+        return append(asked.value)
+    # The bytes belong to the connection, which will reuse them.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytearray(data.records)
+    appended: Promise[None] = Promise()
+    answer: Promise[ProduceResponse | None] = Promise()
+
+    def agreed(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        result = append(errors)
+        if isinstance(result, Promise):
+            result.then(answer.resolve)
+        else:
+            answer.resolve(result)
+        appended.resolve(None)
+
+    asked.then(agreed)
+    return Staged(appended, answer)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a producer is told of the coordinator's answer: an error that it knows what to do with."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if code in _COORDINATOR_AWAY or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
+        # Retriable, and without a look at the metadata, which is not to blame.
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return code
 
 
 def _when_all_durable(
@@ -115,6 +238,29 @@ def _when_all_durable(
     for partition, last_offset, answer in waiting:
         partition.when_durable(last_offset, lambda error, answer=answer: durable(answer, error))  # type: ignore[misc]
     return promise
+
+
+def _transactional_producers(request: ProduceRequest) -> set[int]:
+    return {
+        read_header(data.records).producer_id
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None and has_transactional_records(data.records)
+    }
+
+
+def _tell_duplicate(node: "Node", partition: Partition, records: Buffer, appended: Appended) -> None:
+    header = read_header(records)
+    node.events.emit(
+        DuplicateBatch(
+            partition.topic,
+            partition.index,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            appended.first_offset,
+        )
+    )
 
 
 def _has_transactional_records(request: ProduceRequest) -> bool:

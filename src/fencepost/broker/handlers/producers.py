@@ -1,9 +1,11 @@
-"""InitProducerId (0-5) without a transactional id, and DescribeProducers (0)."""
+"""InitProducerId (0-6) and DescribeProducers (0). With a transactional id the former is the coordinator's."""
 
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.handlers.routing import caller_of
+from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -17,16 +19,18 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-def init_producer_id(node: "Node", call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def init_producer_id(
+    node: "Node", call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Promise[InitProducerIdResponse]:
     refused = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         refused.error_code = ErrorCode.INVALID_REQUEST
         return refused
     if request.transactional_id is not None:
-        refused.error_code = (
-            ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-        )
-        return refused
+        host = node.transactions
+        answer = host.coordinator.init_producer_id(request, call.version, caller_of(call), host.now())
+        host.schedule()
+        return answer
     try:
         return InitProducerIdResponse(producer_id=node.metadata.next_producer_id(), producer_epoch=0)
     except KafkaError as error:
@@ -38,14 +42,18 @@ def describe_producers(node: "Node", call: Call, request: DescribeProducersReque
     topic_response = DescribeProducersResponse.TopicResponse
     partition_response = topic_response.PartitionResponse
     response = DescribeProducersResponse()
+    # Named twice is answered once: a partition may have many producers.
+    wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        described = topic_response(name=topic.name)
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, indexes in wanted.items():
+        described = topic_response(name=name)
         response.topics.append(described)
-        for index in topic.partition_indexes:
+        for index in indexes:
             answer = partition_response(partition_index=index, error_message=None)
             described.partitions.append(answer)
             try:
-                producers = node.partition(topic.name, index).log.producers.producers
+                producers = node.partition(name, index).log.producers.producers
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
                 continue

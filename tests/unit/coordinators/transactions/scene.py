@@ -133,6 +133,7 @@ class Scene:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
+        verification_guard: object = None,
     ) -> Promise[AppendOutcome]:
         if self.failures:
             error = self.failures.pop(0)

@@ -1,0 +1,51 @@
+"""Handlers that only route: a coordinator's method answers, the connection is closed where it says so."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.connection import Call
+from fencepost.broker.coordinator_host import CoordinatorHost
+from fencepost.broker.dispatch import Handler
+from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.transactions.ghosts import DropConnection
+from fencepost.promise import Promise
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+Method = Callable[[Any, Any, int, Caller, Now], Promise[Any]]
+
+
+def caller_of(call: Call) -> Caller:
+    return Caller(call.client_id or "", call.client_host, call.connection.number)
+
+
+def routed(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method, *, pipelined: bool = False) -> Handler:
+    """A handler that hands the request to a coordinator's method."""
+
+    def handle(node: "Node", call: Call, request: Any) -> Promise[Any]:
+        host = host_of(node)
+        answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
+        host.schedule()
+        return answer
+
+    return Handler(handle, pipelined)
+
+
+def routed_or_dropped(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method) -> Handler:
+    """The same, for calls that a ghost may send: those get no answer, and their connection ends."""
+    handler = routed(host_of, method)
+
+    def handle(node: "Node", call: Call, request: Any) -> Promise[Any]:
+        reply: Promise[Any] = Promise()
+
+        def answered(message: Any) -> None:
+            if isinstance(message, DropConnection):
+                call.connection.close("a delayed call on a connection that its client has replaced")
+            else:
+                reply.resolve(message)
+
+        handler.function(node, call, request).then(answered)
+        return reply
+
+    return Handler(handle)

@@ -1,0 +1,35 @@
+"""The transaction coordinator in its broker: where its producer ids, epochs and markers come from and go to."""
+
+from typing import TYPE_CHECKING
+
+from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
+from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
+from fencepost.broker.internal_topics import appender
+from fencepost.broker.markers import send_markers
+from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
+from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+class Transactions(CoordinatorHost[TransactionCoordinator]):
+    def __init__(self, node: "Node") -> None:
+        super().__init__(node, TRANSACTIONS_TOPIC)
+        self.coordinator = TransactionCoordinator(
+            node.config,
+            appender(node, TRANSACTIONS_TOPIC),
+            node.clock,
+            node.events.emit,
+            TopicView(node),
+            next_producer_id=node.metadata.next_producer_id,
+            send_markers=lambda order, done: send_markers(node, order, done),
+            group_partition=lambda group_id: node.groups.coordinator.partition_for(group_id),
+            coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
+            transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
+            deadline_moved=self.schedule,
+        )
+
+    def topic_deleted(self, name: str) -> None:
+        if name == TRANSACTIONS_TOPIC:
+            self.unload()

@@ -1,0 +1,59 @@
+"""Before a transaction opens in a partition, its coordinator is asked whether the partition is part of it (KIP-890).
+
+Old clients have added the partition themselves and it is verified; new ones rely on it being added now. The guard that
+the log hands out must still be the current one when the batch is appended, so that an answer which a marker has
+overtaken opens nothing.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import Call
+from fencepost.broker.partition import Partition
+from fencepost.coordinators.context import Caller
+from fencepost.log.producers import VerificationGuard
+from fencepost.promise import Promise
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+TopicPartition = tuple[str, int]
+
+
+def begin_verification(
+    node: "Node", partition: Partition, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
+) -> VerificationGuard | None:
+    """The guard to append with after the coordinator has agreed; None if there is nothing to ask."""
+    if not adds and not node.config.transaction_partition_verification_enable:
+        return None
+    return partition.log.producers.maybe_start_verification(
+        producer_id, sequence, producer_epoch, adds, node.clock.wall_ms()
+    )
+
+
+def ask_coordinator(
+    node: "Node",
+    call: Call,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: list[TopicPartition],
+    *,
+    adds: bool,
+) -> Promise[Mapping[TopicPartition, ErrorCode]]:
+    """The coordinator's word on each partition, in the codes that partition leaders pass on."""
+    answer: Promise[Mapping[TopicPartition, ErrorCode]] = Promise()
+    caller = Caller(call.client_id or "", call.client_host, call.connection.number)
+
+    def translated(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        fenced = ErrorCode.PRODUCER_FENCED
+        answer.resolve(
+            {key: ErrorCode.INVALID_PRODUCER_EPOCH if code is fenced else code for key, code in errors.items()}
+        )
+
+    coordinator = node.transactions.coordinator
+    coordinator.verify_or_add(transactional_id, producer_id, producer_epoch, partitions, add=adds, caller=caller).then(
+        translated
+    )
+    return answer
