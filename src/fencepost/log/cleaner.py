@@ -20,8 +20,6 @@ from fencepost.log.segment import (
     SEGMENT_SUFFIXES,
     FoundBatch,
     Segment,
-    Syncable,
-    WrittenFile,
 )
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -30,6 +28,7 @@ from fencepost.log.side_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
+from fencepost.log.syncables import Syncable, WrittenFile
 from fencepost.ports import Disk
 from fencepost.wire.batch import HEADER, BatchHeader, verify_crc
 from fencepost.wire.errors import KafkaError, MalformedMessage

@@ -12,7 +12,6 @@ the log for good: every later call gets KAFKA_STORAGE_ERROR.
 
 import dataclasses
 import errno
-from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
@@ -20,21 +19,14 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from fencepost.config import TopicConfig
-from fencepost.log import lookup, recovery, retention
+from fencepost.log import invariants, lookup, reading, recovery, retention
 from fencepost.log.leader_epochs import EpochEnd, LeaderEpochs
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.producers import Origin, ProducerStateManager, VerificationGuard
-from fencepost.log.segment import (
-    RELATIVE_OFFSET_MAX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    DirectoryEntries,
-    Segment,
-    Syncable,
-    WrittenFile,
-    offset_name,
-)
+from fencepost.log.reading import ReadResult
+from fencepost.log.segment import RELATIVE_OFFSET_MAX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
+from fencepost.log.syncables import CheckpointWrite, DirectoryEntries, Syncable, WrittenFile
 from fencepost.log.validation import (
     check_batch,
     check_timestamps,
@@ -65,7 +57,6 @@ _UNUSUAL_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODEC_MAX = 4
 _STAMP = Struct(">qii")
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_HINTS_MAX = 128
 _NO_ROLL_TIMESTAMP = 2**63
 _ASK_ROLL_TIMESTAMP = -2
 """Below every timestamp: the segment's first timestamp is not known yet, or is none."""
@@ -91,37 +82,6 @@ class Appended(NamedTuple):
     """-1 under CreateTime. Of a duplicate: the original's largest timestamp, as Kafka answers."""
     log_start_offset: int
     duplicate: bool
-
-
-class ReadResult(NamedTuple):
-    records: Buffer
-    """Whole batches; the first may begin before the offset asked for."""
-    next_offset: int
-    """Where reading goes on."""
-
-
-EMPTY_RECORDS = b""
-
-
-class CheckpointWrite:
-    """A leader epoch checkpoint to be replaced at the next sync; until then recovery reads epochs from batches."""
-
-    __slots__ = ("_data", "_disk", "path")
-
-    def __init__(self, disk: Disk, path: str, data: bytes) -> None:
-        self._disk = disk
-        self.path = path
-        self._data = data
-
-    def write(self) -> None:
-        """Without a sync, for whoever syncs the whole file system."""
-        self._disk.write_bytes(self.path, self._data)
-
-    def sync(self) -> None:
-        try:
-            self._disk.write_atomically(self.path, self._data)
-        except FileNotFoundError:
-            pass  # the partition was deleted
 
 
 class PartitionLog:
@@ -573,7 +533,7 @@ class PartitionLog:
         if end > self._sync_requested_offset:
             self._sync_requested_offset = end
             files.append(self._active.file)
-            self._hint(end, self._active, self._active.size)
+            reading.remember(self, end, self._active, self._active.size)
         return files
 
     @property
@@ -665,116 +625,11 @@ class PartitionLog:
         `upper_bound` is a high watermark or last stable offset, so always a batch boundary. Nothing is returned when
         the first batch exceeds `max_bytes`, unless `at_least_one_batch`. Ends at the end of a segment.
         """
-        if self._failure is not None:
-            raise self.storage_error()
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic_partition} is not between the log start {self.log_start_offset} and "
-                f"the log end {log_end_offset}",
-            )
-        if upper_bound is None or upper_bound > log_end_offset:
-            upper_bound = log_end_offset
-        if offset >= upper_bound:
-            return ReadResult(EMPTY_RECORDS, offset)
-        try:
-            return self._read(offset, max_bytes, upper_bound, at_least_one_batch)
-        except OSError as error:
-            self.mark_failed(error)
-            raise self.storage_error() from error
-
-    def _read(self, offset: int, max_bytes: int, upper_bound: int, at_least_one_batch: bool) -> ReadResult:
-        hint = self._hints.get(offset)
-        if hint is not None:
-            segment, position = hint
-        else:
-            found = self._find(offset)
-            if found is None:
-                return ReadResult(EMPTY_RECORDS, offset)
-            segment, position = found
-        log_end_offset = self.log_end_offset
-        if upper_bound == log_end_offset or segment is not self._active:
-            limit = segment.size
-            end_offset = log_end_offset if segment is self._active else self._end_offset_of(segment)
-            if end_offset > upper_bound:
-                limit, end_offset = self._position_of(upper_bound, segment), upper_bound
-        else:
-            limit, end_offset = self._position_of(upper_bound, segment), upper_bound
-        count = limit - position
-        if count <= 0:
-            return ReadResult(EMPTY_RECORDS, offset)
-        return self._read_from(segment, position, count, max_bytes, end_offset, offset, at_least_one_batch)
-
-    def _read_from(
-        self,
-        segment: Segment,
-        position: int,
-        count: int,
-        max_bytes: int,
-        end_offset: int,
-        offset: int,
-        at_least_one_batch: bool,
-    ) -> ReadResult:
-        if count <= max_bytes:
-            self._hint(end_offset, segment, position + count)
-            return ReadResult(segment.file.read(position, count), end_offset)
-        wanted = max(max_bytes, HEADER_BYTES) if at_least_one_batch else max_bytes
-        block = segment.file.read(position, min(wanted, count))
-        end, next_offset = segment.cut(block, position)
-        if end == 0:
-            if not at_least_one_batch or len(block) < HEADER_BYTES:
-                return ReadResult(EMPTY_RECORDS, offset)
-            header = BatchHeader._make(_unpack_header(block, 0))
-            end, next_offset = header.size_bytes, header.next_offset
-            block = segment.file.read(position, end)
-        self._hint(next_offset, segment, position + end)
-        return ReadResult(block if end == len(block) else memoryview(block)[:end], next_offset)
+        return reading.read(self, offset, max_bytes, upper_bound, at_least_one_batch)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """What a reader of committed records in [from, to) must skip, in the order of their markers."""
-        aborted: list[AbortedTransaction] = []
-        first = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
-        for segment in self._segments[first:]:
-            found, complete = segment.aborted.collect(from_offset, to_offset)
-            aborted += found
-            if complete:
-                break
-        return aborted
-
-    def _find(self, offset: int) -> tuple[Segment, int] | None:
-        """Segment and position of the first batch that ends at or after `offset`."""
-        at = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        for segment in self._segments[at:]:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0]
-        return None
-
-    def _position_of(self, offset: int, segment: Segment) -> int:
-        """Where in the segment a batch boundary lies; its end if the offset comes later."""
-        hint = self._hints.get(offset)
-        if hint is not None and hint[0] is segment:
-            return hint[1]
-        if offset < segment.base_offset:
-            return 0
-        found = segment.find(offset)
-        position = segment.size if found is None else found[0]
-        self._hint(offset, segment, position)
-        return position
-
-    def _end_offset_of(self, segment: Segment) -> int:
-        at = bisect_right(self._base_offsets, segment.base_offset)
-        return self._base_offsets[at] if at < len(self._base_offsets) else self.log_end_offset
-
-    def _hint(self, offset: int, segment: Segment, position: int) -> None:
-        """Remember a batch boundary: where a sequential reader comes back to, or a watermark stands."""
-        if segment is not self._active and position >= segment.size:
-            return
-        hints = self._hints
-        if len(hints) >= _HINTS_MAX:
-            del hints[next(iter(hints))]
-        hints[offset] = (segment, position)
+        return reading.aborted_transactions(self, from_offset, to_offset)
 
     # Looking up
 
@@ -814,30 +669,8 @@ class PartitionLog:
     # For tests
 
     def check_invariants(self) -> None:
-        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, repr(
-            self
-        )
-        assert self.synced_offset <= self.log_end_offset, repr(self)
-        assert self._segments, "a log has at least one segment"
-        assert self._active is self._segments[-1], "the last segment is the active one"
-        assert self._base_offsets == [segment.base_offset for segment in self._segments]
-        assert self._base_offsets == sorted(set(self._base_offsets)), self._base_offsets
-        assert self._base_offsets[0] <= self.log_start_offset, (self._base_offsets, self.log_start_offset)
-        assert self._base_offsets[-1] <= self.log_end_offset, (self._base_offsets, self.log_end_offset)
-        assert self.leader_epoch <= self.epochs.latest or self.epochs.latest == -1, (self.leader_epoch, self.epochs)
-        for segment, end_offset in zip(self._segments, [*self._base_offsets[1:], self.log_end_offset], strict=True):
-            assert segment.size == segment.file.size(), f"{segment.log_path}: {segment.size} != {segment.file.size()}"
-            position, next_offset = 0, segment.base_offset
-            for found in segment.batches():
-                assert found.header.base_offset >= next_offset, (segment.log_path, found.header)
-                assert verify_crc(found.block, found.start, found.header), (segment.log_path, found.header)
-                next_offset = found.header.next_offset
-                position = found.position + found.header.size_bytes
-            assert position == segment.size, f"{segment.log_path}: batches end at {position} of {segment.size}"
-            assert next_offset <= end_offset, (segment.log_path, next_offset, end_offset)
-        for offset, (segment, position) in self._hints.items():
-            found_at = segment.find(offset)
-            assert (segment.size if found_at is None else found_at[0]) == position, (offset, position, found_at)
+        """AssertionError if anything that must always hold does not."""
+        invariants.check(self)
 
     def __repr__(self) -> str:
         return (

@@ -19,13 +19,12 @@ from fencepost.log.segment import (
     RELATIVE_OFFSET_MAX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    DirectoryEntries,
     Segment,
-    WrittenFile,
     offset_name,
     read_headers,
 )
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
+from fencepost.log.syncables import DirectoryEntries, WrittenFile
 from fencepost.wire.batch import BatchHeader, verify_crc
 from fencepost.wire.errors import MalformedMessage
 

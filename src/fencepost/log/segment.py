@@ -6,10 +6,11 @@ segment is sealed; those of closed segments load on first use. Knows nothing of 
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from fencepost.log.open_transactions import AbortedTransactions
+from fencepost.log.syncables import Syncable, WrittenFile
 from fencepost.ports import Buffer, Disk, File
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
@@ -37,43 +38,6 @@ _SCAN_BLOCK_BYTES = 1 << 20
 _SKIM = struct.Struct(">qi11xi")
 """Base offset, length and last offset delta: enough to step from batch to batch."""
 _UNKNOWN = -1
-
-
-class Syncable(Protocol):
-    """Something whose `sync` makes it durable. May run in a helper thread; OSError means it may be lost."""
-
-    @property
-    def path(self) -> str: ...
-
-    def sync(self) -> None: ...
-
-
-class WrittenFile:
-    """A small file that was written whole and is never touched again."""
-
-    __slots__ = ("_disk", "path")
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self.path = path
-
-    def sync(self) -> None:
-        file = self._disk.open(self.path)
-        file.sync()
-        file.close()
-
-
-class DirectoryEntries:
-    """Names created, renamed or removed in a directory."""
-
-    __slots__ = ("_disk", "path")
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self.path = path
-
-    def sync(self) -> None:
-        self._disk.sync_directory(self.path)
 
 
 class FoundBatch(NamedTuple):
