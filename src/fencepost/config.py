@@ -233,6 +233,12 @@ class BrokerConfig:
         True,
         "Fencepost: drop delayed calls of old clients that would hit the wrong transaction (KAFKA-17754).",
     )
+    transaction_cause_journal_max_bytes: int = setting(
+        "int",
+        4_194_304,
+        "Fencepost: size of the file that keeps why transactions were fenced or aborted.",
+        minimum=4096,
+    )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
         "int", 20, "Wait before a partition is added again to a transaction whose predecessor is completing.", minimum=1
     )

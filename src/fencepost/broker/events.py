@@ -77,6 +77,7 @@ class BatchRefused:
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    transactional_id: str | None
     peer: str
     client_id: str | None
 

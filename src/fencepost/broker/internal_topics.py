@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.topic_names import OFFSETS_TOPIC
-from fencepost.config import BrokerConfig
+from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import AppendOutcome, CoordinatorRuntime
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # What one step of loading reads before others get their turn.
 LOAD_STEP_BYTES = 1_048_576
+TOMBSTONE_RETENTION_MIN_MS = 3_600_000
 
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[str, str]]:
@@ -35,6 +36,24 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }
+
+
+def check_internal_overrides(name: str, config: TopicConfig) -> None:
+    """Refuse settings under which an internal topic would forget what it must not."""
+    if name not in INTERNAL_TOPICS:
+        return
+    if config.cleanup_policy != ("compact",):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"cleanup.policy of {name} must be compact: anything else deletes state that is still in use",
+        )
+    if name == TRANSACTIONS_TOPIC and config.delete_retention_ms < TOMBSTONE_RETENTION_MIN_MS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"delete.retention.ms of {name} must be at least {TOMBSTONE_RETENTION_MIN_MS}: a coordinator that loads "
+            "the topic while a tombstone is removed would bring an expired transactional id back with its old epoch, and "
+            "fencing would be lost",
+        )
 
 
 def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fencepost.broker import handlers
+from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
 from fencepost.broker.connection import Connection
@@ -65,6 +66,10 @@ class Node:
         self.cluster_id = ""
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
         self.parked_requests = 0
+        self.causes = CauseJournal(
+            ports.disk, data_directory, ports.clock, self.config.transaction_cause_journal_max_bytes
+        )
+        self.events.subscribe(self.causes.on_event)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.api_versions = spoken_versions(
@@ -84,6 +89,7 @@ class Node:
         self.cluster_id = properties.cluster_id
         self.metadata.load()
         self._apply_broker_overrides()
+        self.causes.load()
         self.storage.set_strays_aside(self.metadata.topics)
         for topic in self.metadata.topics.values():
             self._open_topic(topic)
@@ -109,6 +115,7 @@ class Node:
         except OSError as error:
             self.events.emit(StorageFailed(self.data_directory, str(error)))
         self.metadata.close()
+        self.causes.close()
         self.events.emit(BrokerStopped(self.config.node_id))
 
     def quiesce(self) -> None:

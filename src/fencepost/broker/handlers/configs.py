@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.internal_topics import check_internal_overrides
 from fencepost.broker.topic_names import check_topic_name
 from fencepost.config import BROKER_DEFAULT_OF, broker_config, broker_settings, topic_config, topic_settings
 from fencepost.settings import InvalidSetting, Setting
@@ -241,7 +242,7 @@ def _store(
 ) -> None:
     try:
         if kind == TOPIC:
-            topic_config(changed, node.config)
+            check_internal_overrides(name, topic_config(changed, node.config))
         else:
             for key, text in changed.items():
                 setting = broker_settings().get(key)

@@ -104,7 +104,7 @@ def _append(
             except KafkaError as error:
                 has_error = True
                 _refuse(answer, error, partition)
-                _tell_refusal(node, call, topic.name, data, error)
+                _tell_refusal(node, call, topic.name, data, request.transactional_id, error)
                 continue
             answer.base_offset = appended.first_offset
             answer.log_append_time_ms = appended.log_append_time_ms
@@ -308,7 +308,12 @@ def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> Produce
 
 
 def _tell_refusal(
-    node: "Node", call: Call, topic: str, data: ProduceRequest.TopicProduceData.PartitionProduceData, error: KafkaError
+    node: "Node",
+    call: Call,
+    topic: str,
+    data: ProduceRequest.TopicProduceData.PartitionProduceData,
+    transactional_id: str | None,
+    error: KafkaError,
 ) -> None:
     producer_id, producer_epoch, base_sequence = -1, -1, -1
     if data.records is not None and len(data.records) >= HEADER_BYTES:
@@ -323,6 +328,7 @@ def _tell_refusal(
             producer_id,
             producer_epoch,
             base_sequence,
+            transactional_id,
             call.client_host,
             call.client_id,
         )

@@ -1,0 +1,94 @@
+"""Why it happened, per transactional id: the last fencings, aborts, time-outs and refusals, kept over restarts.
+
+Listens to the event feed and keeps every event that names a transactional id, the last few of each id. They go to a
+bounded file of JSON lines, unsynced: an explanation is worth a lot, but not a sync. Tools read it from here.
+"""
+
+import enum
+import json
+from collections import OrderedDict, deque
+from typing import Any
+
+from fencepost.broker.events import event_fields
+from fencepost.ports import Clock, Disk, File
+
+JOURNAL_NAME = "cause-journal.jsonl"
+ENTRIES_PER_ID_MAX = 32
+IDS_MAX = 10_000
+
+
+class CauseJournal:
+    def __init__(self, disk: Disk, directory: str, clock: Clock, max_bytes: int) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{JOURNAL_NAME}"
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._file: File | None = None
+        self._end = 0
+        self._by_id: OrderedDict[str, deque[dict[str, Any]]] = OrderedDict()
+
+    def load(self) -> None:
+        if self._disk.exists(self._path):
+            for line in self._disk.read_bytes(self._path).splitlines():
+                try:
+                    entry = json.loads(line)
+                    self._remember(entry["transactional_id"], entry)
+                except (ValueError, KeyError, TypeError):
+                    continue  # torn by a crash: the rest is still worth reading
+        self._rewrite()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def of(self, transactional_id: str) -> list[dict[str, Any]]:
+        """What happened to an id, oldest first."""
+        return list(self._by_id.get(transactional_id, ()))
+
+    def on_event(self, event: object) -> None:
+        transactional_id = getattr(event, "transactional_id", None)
+        if transactional_id is None or self._file is None:
+            return
+        entry = {"event": type(event).__name__, "time_ms": self._clock.wall_ms()}
+        entry.update((name, _plain(value)) for name, value in event_fields(event).items())
+        self._remember(transactional_id, entry)
+        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        try:
+            if self._end + len(line) > self._max_bytes:
+                self._rewrite()
+            else:
+                self._file.write(self._end, line)
+                self._end += len(line)
+        except OSError:
+            pass  # a full or failed disk is told elsewhere; what is in memory can still be asked for
+
+    def _remember(self, transactional_id: str, entry: dict[str, Any]) -> None:
+        entries = self._by_id.get(transactional_id)
+        if entries is None:
+            entries = self._by_id[transactional_id] = deque(maxlen=ENTRIES_PER_ID_MAX)
+            if len(self._by_id) > IDS_MAX:
+                self._by_id.popitem(last=False)
+        entries.append(entry)
+        self._by_id.move_to_end(transactional_id)
+
+    def _rewrite(self) -> None:
+        """Begin the file anew with what is remembered; of the ids used longest ago only what fits into half of it."""
+        self.close()
+        lines: deque[bytes] = deque()
+        size = 0
+        for entries in reversed(self._by_id.values()):
+            block = b"".join(json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in entries)
+            size += len(block)
+            if size > self._max_bytes // 2:
+                break
+            lines.appendleft(block)
+        self._disk.write_bytes(self._path, b"".join(lines))
+        self._file = self._disk.open(self._path)
+        self._end = self._file.size()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.name
+    return value if isinstance(value, int | str | float | bool | None) else str(value)
