@@ -51,8 +51,8 @@ def check_internal_overrides(name: str, config: TopicConfig) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"delete.retention.ms of {name} must be at least {TOMBSTONE_RETENTION_MIN_MS}: a coordinator that loads "
-            "the topic while a tombstone is removed would bring an expired transactional id back with its old epoch, and "
-            "fencing would be lost",
+            "the topic while a tombstone is removed would bring an expired transactional id back with its old epoch, "
+            "and fencing would be lost",
         )
 
 
