@@ -36,7 +36,8 @@ public final class AdminScript {
     private static final int UNANSWERED_MS = 1000;
     /** Kafka's broker hears of a change of its controller a little after the client does. */
     private static final int PROPAGATION_MS = 150;
-    private static final long THEN = 1_700_000_000_000L;
+    /** The first record's time, given from outside: recent, or retention takes the records away. */
+    private static long then;
     private final Admin admin;
     private final String bootstrap;
     private int nodeId;
@@ -48,6 +49,7 @@ public final class AdminScript {
     }
 
     public static void main(String[] arguments) throws Exception {
+        then = Long.parseLong(arguments[1]);
         var script = new AdminScript(arguments[0]);
         try (script.admin) {
             script.cluster();
@@ -254,7 +256,7 @@ public final class AdminScript {
         var zero = new TopicPartition("assigned", 0);
         var one = new TopicPartition("assigned", 1);
         try (var producer = new KafkaProducer<>(Map.of("bootstrap.servers", bootstrap), new StringSerializer(), new StringSerializer())) {
-            long[] times = {THEN, THEN + 3000, THEN + 1000, THEN + 2000};
+            long[] times = {then, then + 3000, then + 1000, then + 2000};
             for (int i = 0; i < 20; i++) {
                 producer.send(new ProducerRecord<>("assigned", 0, times[i % 4] + i / 4 * 10_000L, "k" + i, "v" + i)).get();
             }
@@ -267,10 +269,10 @@ public final class AdminScript {
         specs.put("latest tiered", OffsetSpec.latestTiered());
         specs.put("earliest pending upload", OffsetSpec.earliestPendingUpload());
         specs.put("time before all", OffsetSpec.forTimestamp(1));
-        specs.put("time at the first", OffsetSpec.forTimestamp(THEN));
-        specs.put("time in the middle", OffsetSpec.forTimestamp(THEN + 2500));
-        specs.put("time of the last", OffsetSpec.forTimestamp(THEN + 43_000));
-        specs.put("time after all", OffsetSpec.forTimestamp(THEN + 99_000));
+        specs.put("time at the first", OffsetSpec.forTimestamp(then));
+        specs.put("time in the middle", OffsetSpec.forTimestamp(then + 2500));
+        specs.put("time of the last", OffsetSpec.forTimestamp(then + 43_000));
+        specs.put("time after all", OffsetSpec.forTimestamp(then + 99_000));
         for (var spec : specs.entrySet()) {
             for (var partition : List.of(zero, one)) {
                 step("listOffsets: " + spec.getKey() + " of " + partition, () -> offset(partition, spec.getValue(), IsolationLevel.READ_UNCOMMITTED));
@@ -286,7 +288,7 @@ public final class AdminScript {
         deleteRecords("beyond the end", zero, 21);
         deleteRecords("negative", zero, -2);
         step("listOffsets: earliest after deletion", () -> offset(zero, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED));
-        step("listOffsets: time of a deleted record", () -> offset(zero, OffsetSpec.forTimestamp(THEN), IsolationLevel.READ_UNCOMMITTED));
+        step("listOffsets: time of a deleted record", () -> offset(zero, OffsetSpec.forTimestamp(then), IsolationLevel.READ_UNCOMMITTED));
         deleteRecords("all", zero, -1);
         step("listOffsets: earliest after deleting all", () -> offset(zero, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED));
         step("listOffsets: max timestamp after deleting all", () -> offset(zero, OffsetSpec.maxTimestamp(), IsolationLevel.READ_UNCOMMITTED));

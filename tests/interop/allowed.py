@@ -75,7 +75,6 @@ BROKER_SETTINGS: dict[str, str] = {
     "max.connections": _LIMITS_ARE_ON,
     "max.connections.per.ip": _LIMITS_ARE_ON,
     "min.insync.replicas": "eligible leader replicas make it a dynamic default of the cluster",
-    "offsets.topic.replication.factor": "one node needs no replicas; the reference was told so on its command line",
 }
 
 

@@ -13,9 +13,10 @@ import pytest
 from tests.interop.allowed import ABSENT_FEATURES, ABSENT_TOPIC_CONFIGS, ADMIN, BROKER_SETTINGS, unexpected
 from tests.interop.differences import differences
 from tests.peers import java
+from tests.peers.batches import RECENTLY_MS
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
-from tests.peers.kafka import ApacheKafka
+from tests.peers.kafka import DEFAULTS, ApacheKafka
 
 pytestmark = pytest.mark.timeout(120)
 Steps = dict[str, dict[str, Any]]
@@ -30,12 +31,12 @@ NOT_COMPARED = {
     "describeProducers": "comes with transactions",
 }
 
-# Broker settings whose values belong to the one process or the one machine.
-OWN_VALUES = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id"}
+# Broker settings whose values belong to the one process, or that Apache Kafka was told in its file.
+OWN_VALUES = set(DEFAULTS) | {"listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id"}
 
 
 def run_script(broker: BrokerProcess) -> Steps:
-    lines = java.run_json_lines("AdminScript", broker.bootstrap_servers)
+    lines = java.run_json_lines("AdminScript", broker.bootstrap_servers, str(RECENTLY_MS))
     return {line["step"]: line for line in lines}
 
 

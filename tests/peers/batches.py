@@ -1,6 +1,7 @@
 """Record batches made by hand, right or wrong on purpose, and read back header by header."""
 
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import crc32c
 HEADER = struct.Struct(">qiibIhiqqqhii")
 CRC_STARTS_AT = 21
 TRANSACTIONAL, CONTROL = 0x10, 0x20
+# Recent, so that no broker's retention takes the records away under a test; fixed, so that two brokers get the same.
+RECENTLY_MS = int(time.time() * 1000) - 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def batch(
     base_offset: int = 0,
     magic: int = 2,
     attributes: int = 0,
-    timestamp: int = 1_700_000_000_000,
+    timestamp: int = RECENTLY_MS,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,

@@ -4,9 +4,8 @@ import time
 from typing import Any
 
 from tests.interop.cases.peer import CLOSED, Peer, case, comparable, fetch_request
-from tests.peers.batches import batch, read_headers
+from tests.peers.batches import RECENTLY_MS, batch, read_headers
 
-FIRST_MS = 1_700_000_000_000
 UNKNOWN_ID = "00000000-0000-0000-0000-0000000000ff"
 
 
@@ -195,7 +194,7 @@ def list_offsets(peer: Peer, topic: str, timestamp: int, version: int = 8, parti
 def list_offsets_of_special_timestamps(peer: Peer) -> Any:
     topic, empty = peer.topic(), peer.topic("empty")
     for n in (0, 5, 2, 3):
-        peer.fill(topic, 1, timestamp=FIRST_MS + n)
+        peer.fill(topic, 1, timestamp=RECENTLY_MS + n)
     special = {
         (version, timestamp)
         for version, lowest in ((1, -2), (6, -2), (7, -3), (8, -4), (9, -5), (10, -5), (11, -6))
@@ -222,9 +221,9 @@ def list_offsets_of_special_timestamps_that_a_version_does_not_know(peer: Peer) 
 def list_offsets_by_time(peer: Peer) -> Any:
     topic = peer.topic()
     for n in (0, 50, 20, 30):
-        peer.fill(topic, 1, timestamp=FIRST_MS + n)
-    peer.produce(topic, batch([b"1", b"2", b"3"], timestamp=FIRST_MS + 60))
-    return {n: list_offsets(peer, topic, FIRST_MS + n) for n in (-5, 0, 1, 25, 50, 51, 60, 61)}
+        peer.fill(topic, 1, timestamp=RECENTLY_MS + n)
+    peer.produce(topic, batch([b"1", b"2", b"3"], timestamp=RECENTLY_MS + 60))
+    return {n: list_offsets(peer, topic, RECENTLY_MS + n) for n in (-5, 0, 1, 25, 50, 51, 60, 61)}
 
 
 @case

@@ -4,9 +4,8 @@ import time
 from typing import Any
 
 from tests.interop.cases.peer import CLOSED, READY_TIMEOUT_SECONDS, Peer, case, comparable, produce_request
-from tests.peers.batches import CONTROL, TRANSACTIONAL, batch
+from tests.peers.batches import CONTROL, RECENTLY_MS, TRANSACTIONAL, batch
 
-FIRST_MS = 1_700_000_000_000
 YEAR_MS = 365 * 24 * 3_600_000
 
 
@@ -185,7 +184,7 @@ def log_append_time_of_the_topic(peer: Peer) -> Any:
 @case
 def timestamps_far_in_the_future_and_in_the_past(peer: Peer) -> Any:
     topic = peer.topic(message_timestamp_before_max_ms="1000")
-    future = batch([b"1", b"2"], timestamp=FIRST_MS + 50 * YEAR_MS)
+    future = batch([b"1", b"2"], timestamp=RECENTLY_MS + 50 * YEAR_MS)
     return (
         peer.produce(peer.topic("u"), future),
         peer.produce(topic, batch([b"1", b"2"])),
