@@ -106,3 +106,14 @@ def test_reading_to_the_end_of_a_large_file(tmp_path: Path) -> None:
     assert disk.read_bytes(path) == content
     assert disk.open(path).read(2_999_990, 100) == content[-10:]
     assert disk.size(path) == 3_000_000
+
+
+def test_a_large_file_is_gone_at_once(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "large")
+    file = disk.open(path, create=True)
+    file.truncate(1 << 30)
+    file.close()
+    disk.remove(path)
+    assert disk.list(str(tmp_path)) == []
+    with pytest.raises(FileNotFoundError):
+        disk.remove(path)
