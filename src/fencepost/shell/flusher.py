@@ -1,6 +1,6 @@
 """Group commit's hands: syncs files in helper threads and reports back on the event loop.
 
-One file is synced by one thread; many are shared out over all of them. A failure is reported once, with the first error.
+One file is synced by one thread; many are shared out over all of them. A failure is reported once: the first error.
 """
 
 import asyncio
