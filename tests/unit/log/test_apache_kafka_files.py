@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from tests.peers import java
-from tests.peers.kafka import ApacheKafka
 
 from fencepost.config import TopicConfig
 from fencepost.log.partition_log import LogLimits, PartitionLog
@@ -26,6 +24,8 @@ from fencepost.log.side_files import (
 from fencepost.shell.disk import RealDisk
 from fencepost.wire.batch import ControlType, build_batch
 from fencepost.wire.records import read_records
+from tests.peers import java
+from tests.peers.kafka import ApacheKafka
 
 NOW_MS = 1_700_000_000_000
 RECORDS_AND_MARKERS = 1004

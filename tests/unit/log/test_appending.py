@@ -3,7 +3,6 @@
 import errno
 
 import pytest
-from tests.unit.log.scene import DIRECTORY, NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 from fencepost.config import TopicConfig
 from fencepost.log.producers import Origin
@@ -11,6 +10,7 @@ from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import LOG_APPEND_TIME, ControlType, build_batch, control_batch, read_header, seal, verify_crc
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import read_records
+from tests.unit.log.scene import DIRECTORY, NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 
 def refused(scene: Scene, batch: bytearray, **options: object) -> ErrorCode:

@@ -10,7 +10,6 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.peers import java
 
 from fencepost.config import TopicConfig
 from fencepost.log import cleaner as cleaner_module
@@ -30,6 +29,7 @@ from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.wire.batch import ControlType, build_batch, iterate_headers, read_marker
 from fencepost.wire.compression import Codec
 from fencepost.wire.records import read_records
+from tests.peers import java
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -5,7 +5,6 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.peers import java
 
 from fencepost.log import open_transactions
 from fencepost.log.open_transactions import (
@@ -14,6 +13,7 @@ from fencepost.log.open_transactions import (
     CorruptTransactionIndex,
     OpenTransactions,
 )
+from tests.peers import java
 
 unhurried = settings(deadline=None)
 

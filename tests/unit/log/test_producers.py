@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.peers import java
 
 from fencepost.log.producers import CorruptSnapshot, Origin, ProducerStateManager, read_snapshot
 from fencepost.wire.batch import SEQUENCE_MAX, BatchHeader, ControlType, build_batch, control_batch, read_header
 from fencepost.wire.errors import ErrorCode, KafkaError
+from tests.peers import java
 
 unhurried = settings(deadline=None)
 PID = 1000

@@ -1,13 +1,13 @@
 """Opening a log again: trusting it after a clean stop, checking it after any other."""
 
 import pytest
-from tests.unit.log.scene import DIRECTORY, NOW_MS, TOPIC_ID, Scene, batch_of, idempotent, offsets_in
 
 from fencepost.config import TopicConfig
 from fencepost.log.segment import CLEANED_SUFFIX, Segment
 from fencepost.log.side_files import read_partition_metadata
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ControlType
+from tests.unit.log.scene import DIRECTORY, NOW_MS, TOPIC_ID, Scene, batch_of, idempotent, offsets_in
 
 SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
 

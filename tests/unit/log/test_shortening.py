@@ -1,13 +1,13 @@
 """Rolling, retention, DeleteRecords and truncation."""
 
 import pytest
-from tests.unit.log.scene import NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 from fencepost.config import TopicConfig
 from fencepost.log.segment import RELATIVE_OFFSET_MAX
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
+from tests.unit.log.scene import NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 HOUR_MS = 3_600_000
 
