@@ -1,50 +1,134 @@
-"""A Kafka client: administration, an idempotent producer, a partition reader. Sees brokers only through the wire.
+"""A Kafka client: transactions, an idempotent producer, readers, administration. Sees brokers only through the wire.
 
-    from fencepost.client import Admin, NewTopic, PartitionReader, Producer
+    from fencepost.client import Client
 
-    with Producer("127.0.0.1:9092") as producer:
-        producer.send("purchases", b"one book", key=b"alice").result()
+    with Client("127.0.0.1:9092") as client, client.transaction("invoicing") as transaction:
+        transaction.send("invoices", b"one book", key=b"alice")
 
-Each class has an asynchronous twin (`AsyncAdmin`, `AsyncProducer`, `AsyncPartitionReader`) that it is a face of.
+Each class has an asynchronous twin (`AsyncClient`, `AsyncProducer`, ...) that it is a face of.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fencepost.client.accumulator import ProducerIdentity
     from fencepost.client.admin import AsyncAdmin
     from fencepost.client.blocking import Admin, PartitionReader, Producer
+    from fencepost.client.blocking_transactions import Client, Transaction, TransactionalProducer, TransactionWriter
+    from fencepost.client.client import AsyncClient, AsyncTransaction
     from fencepost.client.consumer import AsyncPartitionReader, AtTimestamp
     from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError, DeliveryFailed, UnknownTopic
     from fencepost.client.producer import AsyncProducer
-    from fencepost.client.values import IsolationLevel, NewTopic, Reset, ResourceType, TopicPartition
+    from fencepost.client.sender import Sending
+    from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
+    from fencepost.client.transaction_errors import (
+        ProducerFenced,
+        TransactionAborted,
+        TransactionError,
+        TransactionFailed,
+        TransactionMustAbort,
+        TransactionOutcomeUnknown,
+    )
+    from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
+    from fencepost.client.transactional_producer import AsyncTransactionalProducer
+    from fencepost.client.values import CommittedOffset, IsolationLevel, NewTopic, Reset, ResourceType, TopicPartition
 
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncClient",
     "AsyncPartitionReader",
     "AsyncProducer",
+    "AsyncTransaction",
+    "AsyncTransactionWriter",
+    "AsyncTransactionalProducer",
     "AtTimestamp",
     "BrokerError",
     "BrokerUnreachable",
+    "Client",
     "ClientError",
+    "CommittedOffset",
     "DeliveryFailed",
+    "GroupMetadata",
     "IsolationLevel",
     "NewTopic",
     "PartitionReader",
     "Producer",
+    "ProducerFenced",
+    "ProducerIdentity",
     "Reset",
     "ResourceType",
+    "Sending",
     "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionError",
+    "TransactionFailed",
+    "TransactionHandle",
+    "TransactionMustAbort",
+    "TransactionOutcomeUnknown",
+    "TransactionProtocol",
+    "TransactionWriter",
+    "TransactionalProducer",
     "UnknownTopic",
 ]
 
 _HOMES = {
+    "accumulator": ("ProducerIdentity",),
     "admin": ("AsyncAdmin",),
-    "blocking": ("Admin", "PartitionReader", "Producer"),
-    "consumer": ("AsyncPartitionReader", "AtTimestamp"),
-    "errors": ("BrokerError", "BrokerUnreachable", "ClientError", "DeliveryFailed", "UnknownTopic"),
+    "blocking": (
+        "Admin",
+        "PartitionReader",
+        "Producer",
+    ),
+    "blocking_transactions": (
+        "Client",
+        "Transaction",
+        "TransactionWriter",
+        "TransactionalProducer",
+    ),
+    "client": (
+        "AsyncClient",
+        "AsyncTransaction",
+    ),
+    "consumer": (
+        "AsyncPartitionReader",
+        "AtTimestamp",
+    ),
+    "errors": (
+        "BrokerError",
+        "BrokerUnreachable",
+        "ClientError",
+        "DeliveryFailed",
+        "UnknownTopic",
+    ),
     "producer": ("AsyncProducer",),
-    "values": ("IsolationLevel", "NewTopic", "Reset", "ResourceType", "TopicPartition"),
+    "sender": ("Sending",),
+    "transaction_calls": (
+        "GroupMetadata",
+        "TransactionProtocol",
+    ),
+    "transaction_errors": (
+        "ProducerFenced",
+        "TransactionAborted",
+        "TransactionError",
+        "TransactionFailed",
+        "TransactionMustAbort",
+        "TransactionOutcomeUnknown",
+    ),
+    "transaction_handle": (
+        "AsyncTransactionWriter",
+        "TransactionHandle",
+    ),
+    "transactional_producer": ("AsyncTransactionalProducer",),
+    "values": (
+        "CommittedOffset",
+        "IsolationLevel",
+        "NewTopic",
+        "Reset",
+        "ResourceType",
+        "TopicPartition",
+    ),
 }
 
 

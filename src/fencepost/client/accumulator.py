@@ -9,7 +9,16 @@ import collections
 import dataclasses
 
 from fencepost.client.values import RecordMetadata, TopicPartition
-from fencepost.wire.batch import SEQUENCE_MAX, NewRecord, build_batch
+from fencepost.wire.batch import (
+    HEADER,
+    HEADER_BYTES,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_MASK,
+    NewRecord,
+    build_batch,
+    read_header,
+    seal,
+)
 
 RECORD_OVERHEAD_BYTES = 21
 """The most a record's lengths and deltas take."""
@@ -30,6 +39,24 @@ def size_of(record: NewRecord) -> int:
     return size
 
 
+def stamp_producer(batch: bytearray, identity: ProducerIdentity, base_sequence: int, transactional: bool) -> bytearray:
+    """Write who sends a finished batch into its header; in place, with a new CRC."""
+    header = read_header(batch)
+    assert header.size_bytes == len(batch) > HEADER_BYTES, "exactly one whole batch"
+    HEADER.pack_into(
+        batch,
+        0,
+        *header._replace(
+            attributes=header.attributes | (TRANSACTIONAL_MASK if transactional else 0),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=base_sequence,
+        ),
+    )
+    seal(batch, 0, len(batch))
+    return batch
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Batch:
     created: float
@@ -43,6 +70,17 @@ class Batch:
     encoded: bytearray | None = None
     base_sequence: int = -1
     is_sealed: bool = False
+    raw: bytearray | None = None
+    """A batch that was encoded elsewhere; only the producer's fields are written into it. It has one future."""
+    raw_count: int = 0
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records) if self.raw is None else self.raw_count
+
+    @property
+    def may_be_split(self) -> bool:
+        return len(self.records) > 1
 
     def add(self, record: NewRecord, size_bytes: int, future: "asyncio.Future[RecordMetadata]") -> None:
         self.records.append(record)
@@ -59,6 +97,13 @@ class Batch:
         return halves[0], halves[1]
 
     def acknowledge(self, partition: TopicPartition, base_offset: int, log_append_time_ms: int) -> None:
+        if self.raw is not None:
+            timestamp_ms = read_header(self.raw).base_timestamp if log_append_time_ms < 0 else log_append_time_ms
+            if not self.futures[0].done():
+                self.futures[0].set_result(
+                    RecordMetadata(partition.topic, partition.partition, base_offset, timestamp_ms)
+                )
+            return
         for index, (record, future) in enumerate(zip(self.records, self.futures, strict=True)):
             if not future.done():
                 offset = base_offset + index if base_offset >= 0 else -1
@@ -94,25 +139,29 @@ class PartitionQueue:
             return None
         return last if last.size_bytes + size_bytes <= batch_bytes else None
 
-    def encode_head(self, codec: int) -> bytearray:
+    def encode_head(self, codec: int, transactional: bool = False) -> bytearray:
         """The head's bytes: made once, so that a retry repeats identity and sequence exactly."""
         head = self.batches[0]
         if head.encoded is None:
             assert self.identity is not None
             head.is_sealed = True
             head.base_sequence = self.next_sequence
-            head.encoded = build_batch(
-                head.records,
-                producer_id=self.identity.producer_id,
-                producer_epoch=self.identity.producer_epoch,
-                base_sequence=head.base_sequence,
-                compression=codec,
-            )
+            if head.raw is not None:
+                head.encoded = stamp_producer(head.raw, self.identity, head.base_sequence, transactional)
+            else:
+                head.encoded = build_batch(
+                    head.records,
+                    producer_id=self.identity.producer_id,
+                    producer_epoch=self.identity.producer_epoch,
+                    base_sequence=head.base_sequence,
+                    transactional=transactional,
+                    compression=codec,
+                )
         return head.encoded
 
     def acknowledged(self) -> Batch:
         head = self.batches.popleft()
-        self.next_sequence = (head.base_sequence + len(head.records)) & SEQUENCE_MAX
+        self.next_sequence = (head.base_sequence + head.record_count) & SEQUENCE_MAX
         return head
 
     def give_up(self) -> Batch:

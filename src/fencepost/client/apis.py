@@ -2,6 +2,9 @@
 
 Some newest versions are left out on purpose: Produce 13, Fetch 13 and OffsetCommit 10 name topics by id only, and
 FindCoordinator 4 and OffsetFetch 8 ask for many keys at once; the client names topics and asks for one at a time.
+
+The version of some calls says which transaction protocol a client speaks (KIP-890), so these come as pairs: `_TV1` is
+capped below it, `_TV2` begins with it. AddPartitionsToTxn 4 and above is for brokers.
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ from fencepost.wire import messages
 
 if TYPE_CHECKING:
     from fencepost.wire.messages import (
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponse,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
         ApiVersionsRequest,
         ApiVersionsResponse,
         ConsumerGroupDescribeRequest,
@@ -36,14 +43,22 @@ if TYPE_CHECKING:
         DescribeGroupsResponse,
         DescribeLogDirsRequest,
         DescribeLogDirsResponse,
+        EndTxnRequest,
+        EndTxnResponse,
         FetchRequest,
         FetchResponse,
         FindCoordinatorRequest,
         FindCoordinatorResponse,
+        HeartbeatRequest,
+        HeartbeatResponse,
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
         InitProducerIdRequest,
         InitProducerIdResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        LeaveGroupResponse,
         ListGroupsRequest,
         ListGroupsResponse,
         ListOffsetsRequest,
@@ -58,6 +73,14 @@ if TYPE_CHECKING:
         OffsetFetchResponse,
         ProduceRequest,
         ProduceResponse,
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
         UpdateFeaturesRequest,
         UpdateFeaturesResponse,
     )
@@ -96,6 +119,20 @@ CREATE_TOPICS: Api[CreateTopicsRequest, CreateTopicsResponse] = Api("CreateTopic
 DELETE_TOPICS: Api[DeleteTopicsRequest, DeleteTopicsResponse] = Api("DeleteTopics", 20, 1, 6)
 DELETE_RECORDS: Api[DeleteRecordsRequest, DeleteRecordsResponse] = Api("DeleteRecords", 21, 0, 2)
 INIT_PRODUCER_ID: Api[InitProducerIdRequest, InitProducerIdResponse] = Api("InitProducerId", 22, 0, 5)
+ADD_PARTITIONS_TO_TXN: Api[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse] = Api("AddPartitionsToTxn", 24, 0, 3)
+ADD_OFFSETS_TO_TXN: Api[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse] = Api("AddOffsetsToTxn", 25, 0, 4)
+PRODUCE_TV1: Api[ProduceRequest, ProduceResponse] = Api("Produce", 0, 3, 11)
+PRODUCE_TV2: Api[ProduceRequest, ProduceResponse] = Api("Produce", 0, 12, 12)
+END_TXN_TV1: Api[EndTxnRequest, EndTxnResponse] = Api("EndTxn", 26, 0, 4)
+END_TXN_TV2: Api[EndTxnRequest, EndTxnResponse] = Api("EndTxn", 26, 5, 5)
+TXN_OFFSET_COMMIT_TV1: Api[TxnOffsetCommitRequest, TxnOffsetCommitResponse] = Api("TxnOffsetCommit", 28, 0, 4)
+TXN_OFFSET_COMMIT_TV2: Api[TxnOffsetCommitRequest, TxnOffsetCommitResponse] = Api("TxnOffsetCommit", 28, 5, 5)
+JOIN_GROUP: Api[JoinGroupRequest, JoinGroupResponse] = Api("JoinGroup", 11, 2, 9)
+HEARTBEAT: Api[HeartbeatRequest, HeartbeatResponse] = Api("Heartbeat", 12, 0, 4)
+LEAVE_GROUP: Api[LeaveGroupRequest, LeaveGroupResponse] = Api("LeaveGroup", 13, 0, 5)
+SYNC_GROUP: Api[SyncGroupRequest, SyncGroupResponse] = Api("SyncGroup", 14, 0, 5)
+SASL_HANDSHAKE: Api[SaslHandshakeRequest, SaslHandshakeResponse] = Api("SaslHandshake", 17, 1, 1)
+SASL_AUTHENTICATE: Api[SaslAuthenticateRequest, SaslAuthenticateResponse] = Api("SaslAuthenticate", 36, 0, 2)
 DESCRIBE_CONFIGS: Api[DescribeConfigsRequest, DescribeConfigsResponse] = Api("DescribeConfigs", 32, 1, 4)
 DESCRIBE_LOG_DIRS: Api[DescribeLogDirsRequest, DescribeLogDirsResponse] = Api("DescribeLogDirs", 35, 1, 4)
 CREATE_PARTITIONS: Api[CreatePartitionsRequest, CreatePartitionsResponse] = Api("CreatePartitions", 37, 0, 3)

@@ -36,10 +36,13 @@ RETRY_TIMEOUT_MS = 30_000
 METADATA_MAX_AGE_MS = 300_000
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
+CONCURRENT_BACKOFF_MS = 20
+"""Between tries to begin a transaction while the one before is still being completed."""
 DEFAULT_PORT = 9092
 
 # A long-polling fetch holds up every later answer of its connection, so fetches have one of their own.
-GENERAL, FETCHING = "general", "fetching"
+# So do calls that wait for the other members of a group.
+GENERAL, FETCHING, MEMBERSHIP = "general", "fetching", "membership"
 
 
 def parse_addresses(bootstrap_servers: str | Iterable[str]) -> list[tuple[str, int]]:
@@ -91,6 +94,17 @@ class Cluster:
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
     ) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
+        self.bootstrap_servers = tuple(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._bootstrap
+        )
+        self.options: dict[str, Any] = {
+            "client_id": client_id,
+            "request_timeout_ms": request_timeout_ms,
+            "retry_timeout_ms": retry_timeout_ms,
+            "connect_timeout_ms": connect_timeout_ms,
+            "metadata_max_age_ms": metadata_max_age_ms,
+        }
+        """What a second client of the same cluster needs, in another process perhaps."""
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms
         self.retry_timeout_ms = retry_timeout_ms
@@ -98,6 +112,9 @@ class Cluster:
         self.metadata_max_age_ms = metadata_max_age_ms
         self.cluster_id = ""
         self.controller_id = -1
+        self.features: dict[str, int] = {}
+        """Finalized features, as the newest connection knows them."""
+        self._features_epoch = -1
         self.brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
@@ -143,7 +160,9 @@ class Cluster:
         if self._is_closed:
             done.result().abort("the client is closed")
         else:
-            self._connections[key] = done.result()
+            made = self._connections[key] = done.result()
+            if made.features_epoch >= self._features_epoch:
+                self.features, self._features_epoch = dict(made.features), made.features_epoch
 
     async def connection_to(self, node_id: int, purpose: str = GENERAL) -> Connection:
         address = self.brokers.get(node_id)
@@ -186,9 +205,11 @@ class Cluster:
         connection = await self.any_connection()
         return await connection.call(api, request, self.request_timeout_ms)
 
-    async def call_node(self, node_id: int, api: Api[Q, R], request: Q) -> R:
-        connection = await self.connection_to(node_id)
-        return await connection.call(api, request, self.request_timeout_ms)
+    async def call_node(
+        self, node_id: int, api: Api[Q, R], request: Q, *, purpose: str = GENERAL, timeout_ms: int | None = None
+    ) -> R:
+        connection = await self.connection_to(node_id, purpose)
+        return await connection.call(api, request, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def call_controller(self, api: Api[Q, R], request: Q) -> R:
         """To the controller, as older clusters need; KRaft brokers name any of them and forward."""
@@ -196,10 +217,19 @@ class Cluster:
             return await self.call_any(api, request)
         return await self.call_node(self.controller_id, api, request)
 
-    async def call_coordinator(self, kind: CoordinatorKind, key: str, api: Api[Q, R], request: Q) -> R:
+    async def call_coordinator(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        api: Api[Q, R],
+        request: Q,
+        *,
+        purpose: str = GENERAL,
+        timeout_ms: int | None = None,
+    ) -> R:
         node_id = await self.coordinator(kind, key)
         try:
-            return await self.call_node(node_id, api, request)
+            return await self.call_node(node_id, api, request, purpose=purpose, timeout_ms=timeout_ms)
         except BrokerUnreachable:
             self.forget_coordinator(kind, key)
             raise

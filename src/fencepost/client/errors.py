@@ -1,5 +1,7 @@
 """Everything the client raises: typed, with the facts as attributes and what to do next in `advice`."""
 
+from typing import Any
+
 from fencepost.wire.errors import RETRIABLE, ErrorCode
 
 
@@ -11,6 +13,16 @@ class ClientError(Exception):
     @property
     def is_retriable(self) -> bool:
         return False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with the message alone; writers in other processes must be able to tell.
+        return _revived, (type(self), self.args, self.__dict__)
+
+
+def _revived(kind: type[ClientError], args: tuple[Any, ...], facts: dict[str, Any]) -> ClientError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class InvalidAddress(ClientError):
