@@ -14,6 +14,8 @@ from fencepost.wire.messages import FetchRequest
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
+# Of all sessions together; a session may be small to ask for and large to keep.
+SESSION_PARTITIONS_MAX = 250_000
 
 # A topic is a name before v13 and an id from then on.
 Key = tuple[str | bytes, int]
@@ -55,6 +57,7 @@ class FetchSessions:
         self._slots_max = slots_max
         self._randomness = randomness
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.partition_total = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,7 +68,7 @@ class FetchSessions:
         wanted = _wanted(request, uses_topic_ids)
         epoch, session_id = request.session_epoch, request.session_id
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._forget(session_id)
             session = FetchSession(0, uses_topic_ids, partitions=OrderedDict(wanted))
             if epoch == INITIAL_EPOCH and wanted:
                 self._add(session)
@@ -80,6 +83,7 @@ class FetchSessions:
         found.epoch = found.epoch + 1 if found.epoch < EPOCH_MAX else 1
         found.is_incremental = True
         self._sessions.move_to_end(session_id)
+        self.partition_total -= len(found.partitions)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 found.partitions.pop((topic.topic_id if uses_topic_ids else topic.topic, index), None)
@@ -89,18 +93,30 @@ class FetchSessions:
                 found.partitions[key] = one
             else:
                 known.take(one)
+        self.partition_total += len(found.partitions)
+        self._evict(self._slots_max)
         return found
 
     def _add(self, session: FetchSession) -> None:
-        if self._slots_max == 0:
+        if self._slots_max == 0 or len(session.partitions) > SESSION_PARTITIONS_MAX:
             return
-        while len(self._sessions) >= self._slots_max:
-            self._sessions.popitem(last=False)
+        self.partition_total += len(session.partitions)
+        self._evict(self._slots_max - 1)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._randomness.random_bytes(4), "big") & 0x7FFFFFFF
         session.session_id = session_id
         self._sessions[session_id] = session
+
+    def _evict(self, slots_max: int) -> None:
+        """Let the sessions go that were not used for longest, until the rest fits."""
+        while self._sessions and (len(self._sessions) > slots_max or self.partition_total > SESSION_PARTITIONS_MAX):
+            self._forget(next(iter(self._sessions)))
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_total -= len(session.partitions)
 
 
 def _wanted(request: FetchRequest, uses_topic_ids: bool) -> list[tuple[Key, Wanted]]:

@@ -184,8 +184,8 @@ class Node:
     def logs(self) -> Iterator[PartitionLog]:
         return (partition.log for partition in self.all_partitions())
 
-    def delete_records(self, partition: Partition, offset: int) -> None:
-        partition.log.delete_records_before(offset)
+    def write_checkpoints(self) -> None:
+        """Make every log's start and recovery point durable."""
         try:
             self.storage.write_checkpoints(self.logs())
         except OSError as error:

@@ -21,10 +21,11 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    errors = [_feature_error(node, call, update) for update in request.feature_updates]
+    updates = list({update.feature: update for update in request.feature_updates}.values())
+    errors = [_feature_error(node, call, update) for update in updates]
     has_error = any(code for code, _ in errors)
     if not has_error and not request.validate_only:
-        for at, update in enumerate(request.feature_updates):
+        for at, update in enumerate(updates):
             try:
                 node.metadata.set_feature(update.feature, update.max_version_level)
             except KafkaError as error:
@@ -38,7 +39,7 @@ def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) ->
         return response
     response.results = [
         result(feature=update.feature, error_code=code, error_message=message)
-        for update, (code, message) in zip(request.feature_updates, errors, strict=True)
+        for update, (code, message) in zip(updates, errors, strict=True)
     ]
     return response
 

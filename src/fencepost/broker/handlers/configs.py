@@ -4,6 +4,7 @@ Resources are topics, this broker (its id) and all brokers (the empty name). A t
 setting of the same meaning; the answer names where each value comes from.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ _Synonym = _Config.DescribeConfigsSynonym
 
 def describe_configs(node: "Node", call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
-    for resource in request.resources:
+    # Named twice is answered once: each is a large answer to a small question.
+    wanted_resources = {(each.resource_type, each.resource_name): each for each in request.resources}
+    for resource in wanted_resources.values():
         result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
         response.results.append(result)
         try:
@@ -141,12 +144,14 @@ def _config(setting: Setting, value: str, source: int, layers: list[tuple[str, s
 def alter_configs(node: "Node", call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace: what is not mentioned goes back to its default."""
     response = AlterConfigsResponse()
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for resource in request.resources:
         result = AlterConfigsResponse.AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         response.responses.append(result)
         try:
+            _check_named_once(counts, resource)
             texts = {}
             for config in resource.configs:
                 if config.value is None:
@@ -163,12 +168,14 @@ def incremental_alter_configs(
     node: "Node", call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     response = IncrementalAlterConfigsResponse()
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for resource in request.resources:
         result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         response.responses.append(result)
         try:
+            _check_named_once(counts, resource)
             current = _overrides(node, resource.resource_type, resource.resource_name)
             changed = dict(current)
             seen: set[str] = set()
@@ -181,6 +188,14 @@ def incremental_alter_configs(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     return response
+
+
+def _check_named_once(
+    counts: Counter[tuple[int, str]],
+    resource: AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource,
+) -> None:
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
 def _change(

@@ -37,6 +37,8 @@ CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
 # Whose coordinator a key asks for: groups are 0, transactional ids 1.
 _COORDINATOR_TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 PARTITIONS_PER_PAGE_MAX = 2000
+# Everybody waits while topics are created.
+CREATED_PER_REQUEST_MAX = 100
 
 
 def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -65,13 +67,16 @@ def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResp
     if wants_all:
         response.topics = [_describe(node, topic, request) for topic in node.metadata.topics.values()]
         return response
-    may_create = request.allow_auto_topic_creation or call.version < 4
+    may_create = node.config.auto_create_topics_enable and (request.allow_auto_topic_creation or call.version < 4)
+    topics_max = len(node.metadata.topics) + CREATED_PER_REQUEST_MAX
     # Named twice is answered once: a topic of many partitions is a large answer to a small request.
     for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in request.topics or ()):
         if topic_id != NO_TOPIC_ID:
             response.topics.append(_by_id(node, topic_id, request))
         else:
-            response.topics.append(_by_name(node, name, request, may_create))
+            # Those that are too many for once answer as topics do that are being created: ask again.
+            has_room = len(node.metadata.topics) < topics_max
+            response.topics.append(_by_name(node, name, request, may_create and has_room))
     return response
 
 
@@ -88,7 +93,7 @@ def _by_name(node: "Node", name: str | None, request: MetadataRequest, may_creat
     topic = node.metadata.topics.get(name)
     try:
         if topic is None:
-            if not (may_create and node.config.auto_create_topics_enable):
+            if not may_create:
                 check_topic_name(name)
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic = node.create_topic_automatically(name)

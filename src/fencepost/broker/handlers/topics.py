@@ -37,11 +37,16 @@ _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 _GrowResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 NO_TOPIC_ID = bytes(16)
 TO_HIGH_WATERMARK = -1
+# As in Kafka, where a request may not lead to more records in the metadata log: all of it happens at once.
+CHANGES_PER_REQUEST_MAX = 10_000
 
 
 def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
+    if sum(_change_count(node, wanted) for wanted in request.topics) > CHANGES_PER_REQUEST_MAX:
+        response.topics = [_refused(name, _too_large()) for name in names]
+        return response
     refused: set[str] = set()
     for wanted in request.topics:
         if names[wanted.name] > 1:
@@ -58,6 +63,15 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Cre
         except KafkaError as error:
             response.topics.append(_refused(wanted.name, error))
     return response
+
+
+def _change_count(node: "Node", wanted: _Creatable) -> int:
+    partition_count = node.config.num_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+    return 1 + max(partition_count, len(wanted.assignments)) + len(wanted.configs)
+
+
+def _too_large() -> KafkaError:
+    return KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def _refused(name: str, error: KafkaError) -> _CreateResult:
@@ -178,7 +192,8 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Del
 def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
-    for wanted in request.topics:
+    left = CHANGES_PER_REQUEST_MAX
+    for wanted in {topic.name: topic for topic in request.topics}.values():
         result = _GrowResult(name=wanted.name, error_code=ErrorCode.NONE, error_message=None)
         try:
             if names[wanted.name] > 1:
@@ -188,13 +203,15 @@ def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
                 )
+            left -= max(0, wanted.count - topic.partition_count)
+            if left < 0:
+                raise _too_large()
             _check_growth(node, topic.partition_count, wanted)
             if not request.validate_only:
                 node.add_partitions(wanted.name, wanted.count)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-        if names[wanted.name] == 1 or all(other.name != wanted.name for other in response.results):
-            response.results.append(result)
+        response.results.append(result)
     return response
 
 
@@ -227,6 +244,7 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
     topic_result = DeleteRecordsResponse.DeleteRecordsTopicResult
     partition_result = topic_result.DeleteRecordsPartitionResult
     response = DeleteRecordsResponse()
+    has_moved = False
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
@@ -243,11 +261,19 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
                 offset = partition.log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
                 if offset < 0 or offset > partition.log.high_watermark:
                     raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-                node.delete_records(partition, offset)
+                if offset > partition.log.log_start_offset:
+                    partition.log.delete_records_before(offset)
+                    has_moved = True
                 result.low_watermark = partition.log.log_start_offset
             except KafkaError as error:
                 result.error_code = error.code
         response.topics.append(topic_result(name=topic.name, partitions=results))
+    if has_moved:
+        try:
+            node.write_checkpoints()
+        except KafkaError as error:
+            for result in (each for topic in response.topics for each in topic.partitions if not each.error_code):
+                result.error_code = error.code
     return response
 
 
