@@ -112,7 +112,7 @@ class BrokerConfig:
     num_partitions: int = setting("int", 1, "Partitions of a topic created without a number.", minimum=1)
     default_replication_factor: int = setting("int", 1, "Replicas of a topic created without a number.", minimum=1)
     delete_topic_enable: bool = setting("boolean", True, "Whether topics can be deleted.")
-    max_partitions_per_broker: int = setting("int", 100_000, "Fencepost: partitions this broker will hold.", minimum=1)
+    max_partitions_per_broker: int = setting("int", 20_000, "Fencepost: partitions this broker will hold.", minimum=1)
 
     # Defaults of topics
     compression_type: str = setting("string", "producer", "Codec of topics.", choices=_CODECS, dynamic=True)
