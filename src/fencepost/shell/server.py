@@ -18,6 +18,8 @@ from fencepost.shell.busy_poll import BusyPoll
 RECEIVE_BUFFER_BYTES = 65_536
 # A buffer up to this size is kept for the next frame; a larger one was for an exception.
 RETAINED_BUFFER_BYTES = 2_097_152
+# A connection that fills its buffer with whole requests gets a larger one: fewer turns of the loop for the same bytes.
+BUSY_BUFFER_BYTES = 524_288
 SWEEP_INTERVAL_SECONDS = 1.0
 LISTEN_BACKLOG = 1024
 
@@ -182,6 +184,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         node = self._node
         view = self._view
         start, end = self._start, self._end
+        was_full = end == len(self._buffer)
         handled = 0
         while connection.is_ready and self._stalled_since is None:
             if end - start < 4:
@@ -214,7 +217,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._start, self._end = start, end
         if handled == 1 and connection.is_idle:
             self._connections.busy_poll.answered()
-        if end == 0:
+        if was_full and handled > 1 and len(self._buffer) < BUSY_BUFFER_BYTES:
+            self._grow(len(self._buffer))
+        elif end == 0:
             if len(self._buffer) > RETAINED_BUFFER_BYTES:
                 self.shrink_if_empty()
         elif end == len(self._buffer):
@@ -234,14 +239,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._start:
             self._view[:held] = bytes(self._view[self._start : self._end])
         elif missing_bytes > 0 and self._connection is not None and self._connection.is_ready:
-            extra_bytes = min(held, missing_bytes)
-            if not self._connections.reserve(extra_bytes, self):
-                self.close("receive.buffers.max.bytes reached")
-                return
-            grown = bytearray(held + extra_bytes)
-            grown[:held] = self._view
-            self._buffer = grown
-            self._view = memoryview(grown)
+            self._grow(min(held, missing_bytes))
+            return
+        self._start, self._end = 0, held
+
+    def _grow(self, extra_bytes: int) -> None:
+        if not self._connections.reserve(extra_bytes, self):
+            self.close("receive.buffers.max.bytes reached")
+            return
+        held = self._end - self._start
+        grown = bytearray(len(self._buffer) + extra_bytes)
+        grown[:held] = self._view[self._start : self._end]
+        self._buffer = grown
+        self._view = memoryview(grown)
         self._start, self._end = 0, held
 
     @property
