@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def main() -> int:
     pairs = options.pairs or (PAIRS_QUICK if options.quick else PAIRS_FULL)
     if load.native() is None:
         say("no C compiler: librdkafka is driven from Python, which is the bottleneck in many rows")
+    # A run that is told to end takes its brokers with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     launcher = Launcher(options.work.resolve(), options.self_check)
     context = Context(launcher, options.quick)
     try:
