@@ -95,6 +95,8 @@ def _check_identity_protocol_2(record: TransactionRecord, given: ProducerPair) -
     else:
         is_valid = is_retry or is_current
     if not is_valid:
+        if is_overflow_retry:
+            raise Refused(ErrorCode.PRODUCER_FENCED, RefusalCause.OTHER_PRODUCER_ID)
         is_old = given.producer_epoch <= current.producer_epoch
         cause = RefusalCause.STALE_EPOCH if is_old else RefusalCause.FUTURE_EPOCH
         raise Refused(ErrorCode.PRODUCER_FENCED, cause)
@@ -155,14 +157,15 @@ def _prepared(
 
 def completed_record(record: TransactionRecord, now: Now) -> TransactionRecord:
     """Every marker is durable: the transaction is over, and a waiting producer id takes its turn."""
-    producer_id, producer_epoch = record.producer_id, record.producer_epoch
-    if record.next_producer_id != NO_PRODUCER_ID:
-        producer_id, producer_epoch = record.next_producer_id, max(record.next_producer_epoch, 0)
+    producer_id, producer_epoch = pair_after(record)
+    # After a rotation the old id is remembered, to know a retry by. A client that kept a transaction had the new one
+    # before, and whoever still comes with the old one is a zombie.
+    previous_producer_id = producer_id if record.next_producer_epoch >= 0 else record.producer_id
     return dataclasses.replace(
         record,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        previous_producer_id=record.producer_id,
+        previous_producer_id=previous_producer_id,
         next_producer_id=NO_PRODUCER_ID,
         next_producer_epoch=NO_PRODUCER_EPOCH,
         state=COMPLETED_BY[record.state],

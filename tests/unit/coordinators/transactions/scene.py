@@ -17,8 +17,9 @@ from fencepost.coordinators.transactions import events as told
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 from fencepost.coordinators.transactions.ghosts import DropConnection
 from fencepost.coordinators.transactions.ledger import MarkerDone, MarkerOrder
-from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionMetadata
+from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
 from fencepost.promise import Promise
 from fencepost.wire import messages
 from fencepost.wire.batch import build_batch
@@ -190,6 +191,12 @@ class Scene:
 
     def metadata(self, transactional_id: str = "tx") -> TransactionMetadata:
         return self.coordinator.runtime.machine(0).transactions[transactional_id]
+
+    def seed(self, record: TransactionRecord, transactional_id: str = "tx") -> None:
+        """Start from a log that says this."""
+        self._append(0, [self.journal.encode_entry(TransactionEntry(transactional_id, record))])
+        self.next_id = max(self.next_id, record.producer_id + 1, record.next_producer_id + 1)
+        self.restart()
 
     # Calls; every request and answer passes through the bytes of its version
 
@@ -376,6 +383,22 @@ class Scene:
     def _do_jump(self, words: list[str], options: dict[str, str]) -> None:
         """The wall clock is set."""
         self.wall_jump_ms += int(words[0].replace("_", ""))
+
+    def _do_seed(self, words: list[str], options: dict[str, str]) -> None:
+        name, state, identity, *partitions = words
+        is_open = state not in ("Empty",)
+        record = TransactionRecord(
+            *pair(identity),
+            timeout_ms=TIMEOUT_MS,
+            state=STATE_OF_WIRE_NAME[state],
+            partitions=frozenset(map(topic_partition, partitions)),
+            start_timestamp_ms=self.wall_ms() if is_open else -1,
+            last_update_timestamp_ms=self.wall_ms(),
+            previous_producer_id=pair(identity)[0],
+            client_transaction_version=int(options.get("TV", 0)),
+        )
+        self.seed(record, name)
+        self.output = []
 
     def _do_restart(self, words: list[str], options: dict[str, str]) -> None:
         self.restart()

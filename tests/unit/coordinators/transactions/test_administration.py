@@ -1,0 +1,117 @@
+"""ListTransactions and DescribeTransactions, and patterns that strangers send."""
+
+import re
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.coordinators.transactions.patterns import InvalidPattern, compile_pattern
+from fencepost.wire.errors import ErrorCode
+from tests.unit.coordinators.transactions.scene import Scene
+
+
+def a_small_world() -> Scene:
+    scene = Scene(markers_at_once=False)
+    scene.init("idle")
+    scene.init("open")
+    scene.add((1001, 0), ("out", 0), transactional_id="open")
+    scene.advance(5_000)
+    scene.init("ending")
+    scene.add((1002, 0), ("out", 1), ("audit", 0), transactional_id="ending")
+    scene.end((1002, 0), commit=False, transactional_id="ending")
+    return scene
+
+
+def listed(scene: Scene, version: int = 2, **filters: object) -> list[tuple[str, int, str]]:
+    states = scene.list_transactions(version, **filters).transaction_states
+    return sorted((state.transactional_id, state.producer_id, state.transaction_state) for state in states)
+
+
+IDLE, OPEN, ENDING = ("idle", 1000, "Empty"), ("open", 1001, "Ongoing"), ("ending", 1002, "PrepareAbort")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, [ENDING, IDLE, OPEN]),
+        ({"state_filters": ["Ongoing"]}, [OPEN]),
+        ({"state_filters": ["Ongoing", "Empty", "Nonsense"]}, [IDLE, OPEN]),
+        ({"state_filters": ["Nonsense"]}, []),
+        ({"producer_id_filters": [1000, 1002, 77]}, [ENDING, IDLE]),
+        ({"duration_filter": 5_000}, [IDLE]),
+        ({"duration_filter": 4_999}, [IDLE, OPEN]),
+        ({"duration_filter": 4_999, "state_filters": ["Ongoing"]}, [OPEN]),
+        ({"transactional_id_pattern": ""}, [ENDING, IDLE, OPEN]),
+        ({"transactional_id_pattern": ".*n"}, [OPEN]),
+        ({"transactional_id_pattern": "n"}, []),
+        ({"transactional_id_pattern": "idle|ending"}, [ENDING, IDLE]),
+    ],
+)
+def test_every_filter_of_a_listing(filters: dict, expected: list) -> None:
+    assert listed(a_small_world(), **filters) == expected
+
+
+def test_unknown_state_names_are_handed_back() -> None:
+    scene = a_small_world()
+    assert scene.list_transactions(0, state_filters=["Nonsense", "Empty"]).unknown_state_filters == ["Nonsense"]
+
+
+def test_a_bad_pattern_is_refused() -> None:
+    answer = a_small_world().list_transactions(transactional_id_pattern="(")
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_a_description_shows_in_prepare_only_the_partitions_that_still_wait() -> None:
+    scene = a_small_world()
+    found = scene.describe("ending")
+    assert {topic.topic: topic.partitions for topic in found.topics} == {"audit": [0], "out": [1]}
+    assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (60_000, scene.wall_ms())
+    scene.marked(("out", 1))
+    assert {topic.topic: topic.partitions for topic in scene.describe("ending").topics} == {"audit": [0]}
+    scene.marked(("audit", 0))
+    assert scene.describe("ending").topics == []
+    assert scene.describe("ending").transaction_state == "CompleteAbort"
+    assert scene.describe("").error_code == ErrorCode.INVALID_REQUEST
+    assert scene.describe("nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+_ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", r"\.", "[a-c1-3]", "^", "$", "-"])
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}", "*?"])).map(
+            lambda pair: f"({pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(_PATTERNS, st.text("ab1-.", max_size=8))
+@settings(max_examples=400, deadline=None)
+def test_patterns_match_what_they_match_elsewhere(pattern: str, text: str) -> None:
+    expected = re.fullmatch(pattern.replace("$", r"\Z"), text) is not None
+    assert compile_pattern(pattern).matches(text) is expected
+
+
+def test_a_pattern_that_would_take_others_a_lifetime_takes_us_a_moment() -> None:
+    pattern = compile_pattern("(a+)+(a|a)*(.*)*b")
+    started = perf_counter()
+    assert not pattern.matches("a" * 2_000)
+    assert perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("text", ["(", ")", "a)", "[", "*", "a**", "(?=a)", r"\1", r"\p{L}", "[b-a]", "\\"])
+def test_what_is_not_a_pattern(text: str) -> None:
+    with pytest.raises(InvalidPattern):
+        compile_pattern(text)
+
+
+@pytest.mark.parametrize("text", ["a{2000}", "a{3,2}", "(" * 200, "(a{1000}){1000}", "x" * 1_001])
+def test_what_is_too_much_of_a_pattern(text: str) -> None:
+    with pytest.raises(InvalidPattern):
+        compile_pattern(text)
