@@ -4,15 +4,13 @@ Owns both file formats. Reading is lenient: a file with a zero tail (Kafka preal
 up to there, and a lookup then merely scans further. Touches no file: bytes in, bytes out.
 """
 
-import struct
 from array import array
 from bisect import bisect_right
-from operator import lt
+from operator import le, lt
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
-_TIME_ENTRY = struct.Struct(">qi")
 
 
 class OffsetIndex:
@@ -78,6 +76,17 @@ def _valid_count(offsets: "array[int]", positions: "array[int]", log_bytes: int)
     return len(offsets)
 
 
+def _valid_time_count(timestamps: "array[int]", offsets: "array[int]") -> int:
+    last_timestamp, last_offset = NO_TIMESTAMP, 0
+    for count, (timestamp, offset) in enumerate(zip(timestamps, offsets, strict=True)):
+        # Zeros are the preallocated tail, unless they are all that was written.
+        is_tail = timestamp == 0 and offset == 0 and len(offsets) > 1
+        if timestamp <= last_timestamp or offset < last_offset or is_tail:
+            return count
+        last_timestamp, last_offset = timestamp, offset
+    return len(offsets)
+
+
 class TimeIndex:
     """Largest timestamp so far -> relative last offset of the batch that has it. Timestamps rise strictly."""
 
@@ -90,22 +99,30 @@ class TimeIndex:
     @classmethod
     def decode(cls, data: bytes) -> "TimeIndex":
         index = cls()
-        timestamps, offsets = index.timestamps, index.relative_offsets
-        last_timestamp, last_offset = NO_TIMESTAMP, 0
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(data[: len(data) // TIME_ENTRY_BYTES * TIME_ENTRY_BYTES]):
-            if timestamp <= last_timestamp or offset < last_offset:
-                break
-            # Zeros are the preallocated tail, unless they are all that was written.
-            if timestamp == 0 and offset == 0 and len(data) > TIME_ENTRY_BYTES:
-                break
-            timestamps.append(timestamp)
-            offsets.append(offset)
-            last_timestamp, last_offset = timestamp, offset
+        words = array("i", data[: len(data) // TIME_ENTRY_BYTES * TIME_ENTRY_BYTES])
+        count = len(words) // 3
+        halves = array("i", bytes(8 * count))
+        halves[0::2], halves[1::2] = words[0::3], words[1::3]
+        timestamps, offsets = array("q", halves.tobytes()), words[2::3]
+        timestamps.byteswap()
+        offsets.byteswap()
+        if count and not (
+            timestamps[0] > 0 and all(map(lt, timestamps, timestamps[1:])) and all(map(le, offsets, offsets[1:]))
+        ):
+            count = _valid_time_count(timestamps, offsets)
+            timestamps, offsets = timestamps[:count], offsets[:count]
+        index.timestamps, index.relative_offsets = timestamps, offsets
         return index
 
     def encode(self) -> bytes:
-        pack = _TIME_ENTRY.pack
-        return b"".join(map(pack, self.timestamps, self.relative_offsets))
+        # Whole columns at a time: a full segment has a quarter of a million entries and a roll must not wait for them.
+        timestamps, offsets = self.timestamps[:], self.relative_offsets[:]
+        timestamps.byteswap()
+        offsets.byteswap()
+        halves = array("i", timestamps.tobytes())
+        words = array("i", bytes(TIME_ENTRY_BYTES * len(offsets)))
+        words[0::3], words[1::3], words[2::3] = halves[0::2], halves[1::2], offsets
+        return words.tobytes()
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """As Kafka does: only a timestamp above the last one is worth an entry."""

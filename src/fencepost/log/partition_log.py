@@ -94,6 +94,7 @@ class PartitionLog:
         "_first_unstable_offset",
         "_hints",
         "_index_interval_bytes",
+        "_indexed",
         "_limits",
         "_max_message_bytes",
         "_opens_batches",
@@ -156,6 +157,7 @@ class PartitionLog:
         """Whether a clean close has anything to write."""
         self._first_unstable_offset: int | None = None
         self._hints: dict[int, tuple[Segment, int]] = {}
+        self._indexed: dict[Segment, None] = {}
         self._failure: OSError | None = None
         self._roll_timestamp = _NO_ROLL_TIMESTAMP
         self.update_config(config)
@@ -487,6 +489,7 @@ class PartitionLog:
         # A reader at the old end goes on in the new segment.
         self._hints.pop(self.log_end_offset, None)
         self._hints.pop(new_base_offset, None)
+        reading.hold_indexes(self, old)
         self._segments.append(segment)
         self._base_offsets.append(new_base_offset)
         self._activate(segment)
@@ -503,6 +506,7 @@ class PartitionLog:
         del self._segments[at]
         del self._base_offsets[at]
         self._hints.clear()
+        self._indexed.pop(segment, None)
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
             self._dirty.pop(segment.path_of(suffix), None)
         segment.delete()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fencepost.log.partition_log import PartitionLog
 
 _HINTS_MAX = 128
+_INDEXES_HELD_MAX = 4
 EMPTY_RECORDS = b""
 
 
@@ -59,6 +60,8 @@ def _read(log: "PartitionLog", offset: int, max_bytes: int, upper_bound: int, at
         if found is None:
             return ReadResult(EMPTY_RECORDS, offset)
         segment, position = found
+    if segment is not log._active:
+        hold_indexes(log, segment)
     log_end_offset = log.log_end_offset
     if upper_bound == log_end_offset or segment is not log._active:
         limit = segment.size
@@ -137,6 +140,19 @@ def _position_of(log: "PartitionLog", offset: int, segment: Segment) -> int:
 def _end_offset_of(log: "PartitionLog", segment: Segment) -> int:
     at = bisect_right(log._base_offsets, segment.base_offset)
     return log._base_offsets[at] if at < len(log._base_offsets) else log.log_end_offset
+
+
+def hold_indexes(log: "PartitionLog", segment: Segment) -> None:
+    """Closed segments keep their indexes in memory while they are read, but only the few read last."""
+    held = log._indexed
+    if segment in held:
+        return
+    held[segment] = None
+    if len(held) > _INDEXES_HELD_MAX:
+        oldest = next(iter(held))
+        del held[oldest]
+        if oldest is not log._active:
+            oldest.release_indexes()
 
 
 def remember(log: "PartitionLog", offset: int, segment: Segment, position: int) -> None:

@@ -9,7 +9,6 @@ before anyone may read it.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fencepost.log.indexes import OffsetIndex, TimeIndex
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
 from fencepost.log.segment import (
@@ -122,7 +121,7 @@ def _begin(log: "PartitionLog", now_ms: int) -> None:
 def _trusted_end_offset(active: Segment) -> int | None:
     """The log end after a clean stop; None if the last segment does not end with a whole batch."""
     if active.size == 0:
-        active._offset_index, active._time_index = OffsetIndex(), TimeIndex()
+        active.begin_empty()
         return active.base_offset
     return active.account_for_tail()
 

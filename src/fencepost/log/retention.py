@@ -204,6 +204,7 @@ def replace_segments(log: "PartitionLog", old: Sequence[Segment], cleaned: Seque
         log._segments[at : at + len(old)] = list(cleaned)
         log._base_offsets[:] = [segment.base_offset for segment in log._segments]
         log._hints.clear()
+        log._indexed.clear()
         kept = {segment.base_offset for segment in cleaned}
         for segment in old:
             segment.delete(keep_snapshot=segment.base_offset in kept)

@@ -100,6 +100,7 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp",
+        "_knows_timestamps",
         "_max_timestamp",
         "_offset_index",
         "_offset_of_max_timestamp",
@@ -128,6 +129,7 @@ class Segment:
         self._aborted: AbortedTransactions | None = None
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
+        self._knows_timestamps = False
         self._first_timestamp: int | None = None
 
     @classmethod
@@ -138,9 +140,13 @@ class Segment:
         if segment._file.size():
             segment._file.truncate(0)
         segment._size = 0
-        segment._offset_index = OffsetIndex()
-        segment._time_index = TimeIndex()
+        segment.begin_empty()
         return segment
+
+    def begin_empty(self) -> None:
+        """There is nothing to index, so nothing to read either."""
+        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._knows_timestamps = True
 
     # Files
 
@@ -176,6 +182,7 @@ class Segment:
         index = self._time_index
         if index is None:
             index = self._time_index = TimeIndex.decode(self._read_if_there(TIME_INDEX_SUFFIX))
+            self._knows_timestamps = True
             last = index.last()
             if last is not None and last[0] > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = last[0], self.base_offset + last[1]
@@ -190,14 +197,14 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        if self._time_index is None:
+        if not self._knows_timestamps:
             _ = self.time_index
         return self._max_timestamp
 
     @property
     def offset_of_max_timestamp(self) -> int:
         """Last offset of the batch with the largest timestamp."""
-        if self._time_index is None:
+        if not self._knows_timestamps:
             _ = self.time_index
         return self._offset_of_max_timestamp
 
@@ -279,10 +286,14 @@ class Segment:
         closing.append(self._max_timestamp, self._offset_of_max_timestamp - self.base_offset)
         return closing.encode()
 
+    def release_indexes(self) -> None:
+        """Forget what can be read again: the indexes of a full segment take five megabytes."""
+        if not self.indexes_dirty:
+            self._offset_index = self._time_index = None
+
     def reset_indexes(self) -> None:
         """Forget what the side files say, before recovery accounts for every batch anew."""
-        self._offset_index = OffsetIndex()
-        self._time_index = TimeIndex()
+        self.begin_empty()
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
         self._first_timestamp = None
