@@ -42,7 +42,7 @@ def require_java() -> str:
     if not (BUILD / "jars.stamp").exists():
         missing("Apache Kafka's jars are not in peers/.build/lib (run peers/setup)")
     if not (BUILD / "classes.stamp").exists():
-        missing("the Java programs are not in peers/.build/classes (run peers/setup)")
+        missing("the Java programs are not in peers/.build (run peers/setup)")
     return java
 
 

@@ -21,7 +21,8 @@ class JavaFailed(AssertionError):
 
 def command(main_class: str, arguments: Sequence[str], options: Sequence[str] = SHORT_LIVED) -> list[str]:
     java = require_java()
-    class_path = f"{BUILD / 'classes'}:{BUILD / 'lib'}/*"
+    classes = (BUILD / "classes.stamp").read_text().strip()
+    class_path = f"{BUILD}/classes-{classes}:{BUILD}/lib/*"
     logging = f"-Dlog4j2.configurationFile={PEERS / 'log4j2.properties'}"
     return [java, *options, logging, "-cp", class_path, main_class, *arguments]
 
