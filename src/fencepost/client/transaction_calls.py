@@ -31,6 +31,7 @@ from fencepost.wire.errors import ErrorCode
 
 MAX_BLOCK_MS = 60_000
 TRANSACTION_VERSION = "transaction.version"
+_LOOKUP_GRACE_SECONDS = 0.2
 _TRANSACTION, _GROUP = CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP
 _OFFSETS_TOPIC = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 _PARTITIONS_TOPIC = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -83,9 +84,9 @@ class TransactionCalls:
             producer_epoch=-1 if previous is None else previous.producer_epoch,
         )
 
-        async def attempt() -> ProducerIdentity:
+        async def attempt(timeout_ms: int) -> ProducerIdentity:
             answer = await self._cluster.call_coordinator(
-                _TRANSACTION, self.transactional_id, apis.INIT_PRODUCER_ID, request
+                _TRANSACTION, self.transactional_id, apis.INIT_PRODUCER_ID, request, timeout_ms=timeout_ms
             )
             self._check(answer)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -104,9 +105,9 @@ class TransactionCalls:
             v3_and_below_topics=[_PARTITIONS_TOPIC(name=name, partitions=held) for name, held in by_topic.items()],
         )
 
-        async def attempt() -> None:
+        async def attempt(timeout_ms: int) -> None:
             answer = await self._cluster.call_coordinator(
-                _TRANSACTION, self.transactional_id, apis.ADD_PARTITIONS_TO_TXN, request
+                _TRANSACTION, self.transactional_id, apis.ADD_PARTITIONS_TO_TXN, request, timeout_ms=timeout_ms
             )
             refused = [
                 (result.partition_error_code, TopicPartition(topic.name, result.partition_index))
@@ -130,9 +131,9 @@ class TransactionCalls:
             group_id=group_id,
         )
 
-        async def attempt() -> None:
+        async def attempt(timeout_ms: int) -> None:
             answer = await self._cluster.call_coordinator(
-                _TRANSACTION, self.transactional_id, apis.ADD_OFFSETS_TO_TXN, request
+                _TRANSACTION, self.transactional_id, apis.ADD_OFFSETS_TO_TXN, request, timeout_ms=timeout_ms
             )
             self._check(answer)
 
@@ -168,8 +169,8 @@ class TransactionCalls:
         tv2 = protocol is TransactionProtocol.TV2
         api = apis.TXN_OFFSET_COMMIT_TV2 if tv2 else apis.TXN_OFFSET_COMMIT_TV1
 
-        async def attempt() -> None:
-            answer = await self._cluster.call_coordinator(_GROUP, group.group_id, api, request)
+        async def attempt(timeout_ms: int) -> None:
+            answer = await self._cluster.call_coordinator(_GROUP, group.group_id, api, request, timeout_ms=timeout_ms)
             for topic in answer.topics:
                 for result in topic.partitions:
                     check(result.error_code, f"offset of {topic.name}-{result.partition_index} in {group.group_id!r}")
@@ -189,8 +190,10 @@ class TransactionCalls:
         tv2 = protocol is TransactionProtocol.TV2
         api = apis.END_TXN_TV2 if tv2 else apis.END_TXN_TV1
 
-        async def attempt() -> ProducerIdentity:
-            answer = await self._cluster.call_coordinator(_TRANSACTION, self.transactional_id, api, request)
+        async def attempt(timeout_ms: int) -> ProducerIdentity:
+            answer = await self._cluster.call_coordinator(
+                _TRANSACTION, self.transactional_id, api, request, timeout_ms=timeout_ms
+            )
             self._check(answer)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch) if tv2 else identity
 
@@ -204,7 +207,7 @@ class TransactionCalls:
         self,
         call: Call,
         identity: ProducerIdentity | None,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[int], Awaitable[T]],
         coordinator: tuple[CoordinatorKind, str] | None = None,
     ) -> T:
         """Repeat `attempt` until the coordinator has said yes or no, or the time is up."""
@@ -214,9 +217,11 @@ class TransactionCalls:
         coordinator = coordinator or (_TRANSACTION, self.transactional_id)
         while True:
             code = None
+            left_ms = max(1, round((deadline - loop.time()) * 1000))
             try:
-                async with asyncio.timeout_at(deadline):
-                    return await attempt()
+                # The call itself ends in time, and its connection with it; this is for a lookup that goes on.
+                async with asyncio.timeout_at(deadline + _LOOKUP_GRACE_SECONDS):
+                    return await attempt(min(left_ms, self._cluster.request_timeout_ms))
             except TimeoutError:
                 trouble: ClientError = RequestTimedOut("the coordinator", call.value, self.max_block_ms)
                 raise self._timed_out(call, identity, trouble) from None
