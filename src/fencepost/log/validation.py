@@ -26,7 +26,14 @@ from fencepost.wire.batch import (
 )
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 from fencepost.wire.errors import ErrorCode, KafkaError
-from fencepost.wire.records import InvalidRecords, check_records, payload_of, read_records, rebuild_batch
+from fencepost.wire.records import (
+    PRODUCED_RECORDS_MAX,
+    InvalidRecords,
+    check_records,
+    payload_of,
+    read_records,
+    rebuild_batch,
+)
 
 _LEGACY_LENGTH_MIN = 14
 
@@ -138,6 +145,8 @@ def check_timestamps(
         return None
 
     if problem(header.base_timestamp) or problem(header.max_timestamp):
+        if header.record_count > PRODUCED_RECORDS_MAX:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp")
         records = enumerate(read_records(batch, decompressed_max_bytes))
         raise InvalidRecords(
             ErrorCode.INVALID_TIMESTAMP,

@@ -23,6 +23,8 @@ else:
 
 CHUNK_BYTES_MIN = 64 * 1024
 _EXPECTED_RATIO = 4
+_STREAMS_MAX = 1_000
+"""Formats that may be strung together; producers write one, and every further one copies what is left."""
 _GZIP_WINDOW_BITS = 31
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -126,7 +128,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     pending: Buffer = data
     chunk = _first_chunk(len(data))
     try:
-        while True:
+        for _ in range(_STREAMS_MAX):
             stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
             while not stream.eof:
                 part = stream.decompress(pending, min(chunk, max_bytes - produced + 1))
@@ -143,6 +145,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
                 return b"".join(parts)
             if not pending.startswith(_GZIP_MAGIC):
                 _refuse_data(Codec.GZIP, f"{len(pending)} bytes follow its end")
+        _refuse_data(Codec.GZIP, f"more than {_STREAMS_MAX} members")
     except zlib.error as error:
         _refuse_data(Codec.GZIP, str(error))
 
@@ -156,7 +159,7 @@ def _decompress_frames(
     pending = bytes(data)
     chunk = _first_chunk(len(data))
     try:
-        while True:
+        for _ in range(_STREAMS_MAX):
             stream = new_stream()
             while not stream.eof:
                 part = stream.decompress(pending, max_length=min(chunk, max_bytes - produced + 1))
@@ -171,6 +174,7 @@ def _decompress_frames(
             pending = stream.unused_data or b""
             if not pending:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+        _refuse_data(codec, f"more than {_STREAMS_MAX} frames")
     except (failure, EOFError) as error:
         _refuse_data(codec, str(error))
 

@@ -31,6 +31,9 @@ _VARLONG_BITS = 64
 _RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key length, value length, header count."""
 _HEADER_ENTRY_BYTES_MIN = 2
+PRODUCED_RECORDS_MAX = 1_000_000
+"""Of one batch that has to be opened: packed records are much smaller than what they are checked with."""
+RECORD_ERRORS_MAX = 1_000
 
 
 class Record(NamedTuple):
@@ -59,7 +62,7 @@ class InvalidRecords(KafkaError):
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
-        self.record_errors = tuple(record_errors)
+        self.record_errors = tuple(record_errors[:RECORD_ERRORS_MAX])
 
 
 class RecordsSummary(NamedTuple):
@@ -205,6 +208,8 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
 
 def check_records(payload: bytes, header: BatchHeader, *, keys_required: bool) -> RecordsSummary:
     """Check a producer's records through and through: structure, offsets in a row, keys where compaction needs them."""
+    if header.record_count > PRODUCED_RECORDS_MAX and len(payload) > PRODUCED_RECORDS_MAX:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of more than {PRODUCED_RECORDS_MAX} records")
     spans = scan_records(payload, header.record_count)
     missing: list[tuple[int, str]] = []
     for index, span in enumerate(spans):
