@@ -94,6 +94,10 @@ class FetchSessions:
             else:
                 known.take(one)
         self.partition_total += len(found.partitions)
+        if not found.partitions:
+            # As Kafka does: a session that has lost its last partition is over.
+            self._forget(session_id)
+            return FetchSession(0, uses_topic_ids)
         self._evict(self._slots_max)
         return found
 
