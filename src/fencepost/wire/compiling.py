@@ -1,0 +1,151 @@
+"""Compiling a codec from a schema: walking the fields of one message at one version, and writing its source.
+
+`decoding.py` and `encoding.py` write the functions; `codec.py` is what everybody else uses.
+"""
+
+import struct
+from typing import Any
+
+from fencepost.ports import Buffer
+from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.messages import message_class, schema_of
+
+FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+}
+FIXED_SIZES = {kind: struct.calcsize(">" + code) for kind, code in FIXED.items()}
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                raise MalformedMessage("unsigned varint above 32 bits")
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise MalformedMessage("unsigned varint of more than 5 bytes")
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL_UVARINTS = tuple(_uvarint(value) for value in range(1024))
+
+
+def uvarint(value: int) -> bytes:
+    return _SMALL_UVARINTS[value] if value < 1024 else _uvarint(value)
+
+
+def fail(reason: str) -> None:
+    raise MalformedMessage(reason)
+
+
+def _present(bounds: list[int] | None, version: int) -> bool:
+    return bounds is not None and bounds[0] <= version <= bounds[1]
+
+
+class SourceWriter:
+    """Source code being written, and the names it may use."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "MalformedMessage": MalformedMessage,
+            "uv": read_uvarint,
+            "fail": fail,
+            "uvarint": uvarint,
+            "unpack": struct.unpack_from,
+            "pack": struct.pack,
+        }
+        self.depth = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def constant(self, prefix: str, value: Any) -> str:
+        name = f"{prefix}{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+
+class Compiler:
+    """What decoders and encoders share: walking the fields of one message at one version."""
+
+    def __init__(self, name: str, version: int) -> None:
+        schema = schema_of(name)
+        low, high = schema["valid"]
+        if not low <= version <= high:
+            raise MalformedMessage(f"{name} has no version {version}")
+        self.name = name
+        self.schema = schema
+        self.version = version
+        self.flexible = schema["flexible"] is not None and version >= schema["flexible"]
+        self.writer = SourceWriter()
+        self.done: set[str] = set()
+
+    def struct_fields(self, name: str, field: dict[str, Any]) -> list[dict[str, Any]]:
+        if "fields" in field:
+            return field["fields"]  # type: ignore[no-any-return]
+        return self.schema["structs"][name]  # type: ignore[no-any-return]
+
+    def is_nullable(self, field: dict[str, Any]) -> bool:
+        return _present(field.get("nullableVersions"), self.version) or field["type"] == "records"
+
+    def split(
+        self, fields: list[dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        """Fields in the body, tagged fields, and fields that this version does not have."""
+        body, tagged, absent = [], [], []
+        for field in fields:
+            if not _present(field["versions"], self.version):
+                absent.append(field)
+            elif self.flexible and _present(field.get("taggedVersions"), self.version):
+                tagged.append(field)
+            else:
+                body.append(field)
+        return body, sorted(tagged, key=lambda field: int(field["tag"])), absent
+
+    def minimum_size(self, fields: list[dict[str, Any]]) -> int:
+        """Fewest bytes that one encoded struct can take; an array of more cannot be in the buffer."""
+        size = 1 if self.flexible else 0
+        for field in self.split(fields)[0]:
+            kind = field["type"]
+            if kind in FIXED_SIZES:
+                size += FIXED_SIZES[kind]
+            elif kind == "uuid":
+                size += 16
+            elif self.flexible:
+                size += 1
+            else:
+                size += 2 if kind == "string" else 4 if kind in ("bytes", "records") or kind.startswith("[]") else 1
+        return max(size, 1)
+
+
+def nested_class(message: str, name: str) -> Any:
+    """A struct's class, wherever below the message it stands."""
+    pending = [message_class(message)]
+    while pending:
+        cls = pending.pop()
+        found = cls.__dict__.get(name)
+        if isinstance(found, type):
+            return found
+        pending += [inner for inner in cls.__dict__.values() if isinstance(inner, type)]
+    raise KeyError(name)

@@ -1,0 +1,177 @@
+"""Readers: source of a function that turns bytes into a message, bounded by the bytes that are there."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.ports import Buffer
+from fencepost.wire.compiling import FIXED, FIXED_SIZES, Compiler, nested_class
+from fencepost.wire.messages import default_of, message_class, snake_case
+
+# As in Kafka, also where the length on the wire could say more.
+STRING_BYTES_MAX = 32_767
+
+
+class DecoderCompiler(Compiler):
+    def compile(self) -> Callable[[Buffer, int, int, list[int]], tuple[Any, int]]:
+        self.struct(self.name, message_class(self.name), self.schema["fields"])
+        exec("\n".join(self.writer.lines), self.writer.scope)
+        return self.writer.scope[f"read_{self.name}"]  # type: ignore[no-any-return]
+
+    def struct(self, name: str, cls: type, fields: list[dict[str, Any]]) -> None:
+        if name in self.done:
+            return
+        self.done.add(name)
+        body, tagged, absent = self.split(fields)
+        for field in body + tagged:
+            inner = field["type"].removeprefix("[]")
+            if inner not in FIXED and inner not in ("string", "bytes", "uuid", "records"):
+                self.struct(inner, nested_class(self.name, inner), self.struct_fields(inner, field))
+        w = self.writer
+        w.scope[f"make_{name}"] = cls
+        w.scope[f"new_{name}"] = cls.__new__
+        w.line(f"def read_{name}(b, p, e, k):")
+        w.depth = 1
+        w.line(f"o = new_{name}(make_{name})")
+        for field in absent + tagged:
+            self.assign_default(field)
+        run: list[dict[str, Any]] = []
+        for field in body:
+            if field["type"] in FIXED:
+                run.append(field)
+                continue
+            self.fixed(run)
+            run = []
+            self.value(field)
+        self.fixed(run)
+        if self.flexible:
+            self.tags(tagged)
+        w.line("return o, p")
+        w.depth = 0
+
+    def assign_default(self, field: dict[str, Any]) -> None:
+        name, default = snake_case(field["name"]), default_of(field)
+        if field["type"].startswith("[]") and default is not None:
+            self.writer.line(f"o.{name} = []")
+        elif isinstance(default, int | str | bytes | float) or default is None:
+            self.writer.line(f"o.{name} = {default!r}")
+        else:
+            shared = self.writer.constant("default", nested_class(self.name, field["type"]).default_instance())
+            self.writer.line(f"o.{name} = {shared}")
+
+    def fixed(self, run: list[dict[str, Any]]) -> None:
+        if not run:
+            return
+        layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
+        reader = self.writer.constant("fixed", layout.unpack_from)
+        targets = ", ".join(f"o.{snake_case(field['name'])}" for field in run)
+        self.writer.line(f"{targets}{',' if len(run) == 1 else ''} = {reader}(b, p); p += {layout.size}")
+
+    def length(self, field: dict[str, Any], wide: bool) -> None:
+        """Leave the length in n, or -1 for null; refuse null where the schema has none."""
+        w = self.writer
+        if self.flexible:
+            w.line("n = b[p]; p += 1")
+            w.line("if n > 127: n, p = uv(b, p - 1)")
+            w.line("n -= 1")
+        elif wide:
+            w.line("n, = unpack('>i', b, p); p += 4")
+        else:
+            w.line("n, = unpack('>h', b, p); p += 2")
+        if self.is_nullable(field):
+            w.line("if n < -1: fail('negative length')")
+        else:
+            w.line(f"if n < 0: fail('null or negative length of {field['name']}')")
+
+    def value(self, field: dict[str, Any]) -> None:
+        kind, target = field["type"], f"o.{snake_case(field['name'])}"
+        w = self.writer
+        if kind == "uuid":
+            w.line("q = p + 16")
+            w.line("if q > e: fail('truncated uuid')")
+            w.line(f"{target} = bytes(b[p:q]); p = q")
+            return
+        if kind in FIXED:
+            self.fixed([field])
+            return
+        if kind in ("string", "bytes", "records"):
+            self.length(field, wide=kind != "string")
+            self.guarded(field, target, lambda: self.sized(kind, target))
+        elif kind.startswith("[]"):
+            self.length(field, wide=True)
+            self.guarded(field, target, lambda: self.array(field, target))
+        else:
+            if self.is_nullable(field):
+                w.line("n, = unpack('>b', b, p); p += 1")
+                w.line(f"if n < 0: {target} = None")
+                w.line(f"else: {target}, p = read_{kind}(b, p, e, k)")
+            else:
+                w.line(f"{target}, p = read_{kind}(b, p, e, k)")
+
+    def guarded(self, field: dict[str, Any], target: str, write: Callable[[], None]) -> None:
+        w = self.writer
+        if self.is_nullable(field):
+            w.line(f"if n == -1: {target} = None")
+            w.line("else:")
+            w.depth += 1
+            write()
+            w.depth -= 1
+        else:
+            write()
+
+    def sized(self, kind: str, target: str) -> None:
+        w = self.writer
+        w.line("q = p + n")
+        w.line(f"if q > e: fail('{kind} longer than the message')")
+        if kind == "string" and self.flexible:
+            w.line(f"if n > {STRING_BYTES_MAX}: fail('string too long')")
+        view = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}[kind]
+        w.line(f"{target} = {view}; p = q")
+
+    def array(self, field: dict[str, Any], target: str) -> None:
+        w, inner = self.writer, field["type"][2:]
+        if inner in FIXED and inner != "bool":
+            size = FIXED_SIZES[inner]
+            w.line(f"if n * {size} > e - p: fail('array longer than the message')")
+            w.line("k[0] -= n")
+            w.line("if k[0] < 0: fail('too many array elements')")
+            w.line(f"{target} = list(unpack(f'>{{n}}{FIXED[inner]}', b, p)); p += n * {size}")
+            return
+        is_struct = inner not in ("string", "uuid", "bytes", "bool")
+        minimum = self.minimum_size(self.struct_fields(inner, field)) if is_struct else 16 if inner == "uuid" else 1
+        w.line(f"if n * {minimum} > e - p: fail('array longer than the message')")
+        w.line("k[0] -= n")
+        w.line("if k[0] < 0: fail('too many array elements')")
+        w.line(f"{target} = a = []")
+        w.line("for _ in range(n):")
+        w.depth += 1
+        if is_struct:
+            w.line(f"v, p = read_{inner}(b, p, e, k); a.append(v)")
+        else:
+            if inner == "uuid":
+                w.line("q = p + 16")
+            else:
+                self.length({"name": field["name"], "type": inner}, wide=inner == "bytes")
+                w.line("q = p + n")
+            w.line("if q > e: fail('array element longer than the message')")
+            w.line(f"a.append({'str(b[p:q], ' + repr('utf-8') + ')' if inner == 'string' else 'bytes(b[p:q])'}); p = q")
+        w.depth -= 1
+
+    def tags(self, tagged: list[dict[str, Any]]) -> None:
+        w = self.writer
+        w.line("t = b[p]; p += 1")
+        w.line("if t:")
+        w.depth += 1
+        w.line("if t > 127: t, p = uv(b, p - 1)")
+        w.line("for _ in range(t):")
+        w.depth += 1
+        w.line("g, p = uv(b, p); s, p = uv(b, p); s += p")
+        w.line("if s > e: fail('tagged field longer than the message')")
+        for field in tagged:
+            w.line(f"if g == {field['tag']}:")
+            w.depth += 1
+            self.value(field)
+            w.line("if p != s: fail('tagged field of another length')")
+            w.depth -= 1
+        w.line("p = s")
+        w.depth -= 2

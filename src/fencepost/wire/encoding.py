@@ -1,0 +1,133 @@
+"""Writers: source of a function that turns a message into pieces of bytes."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.ports import Buffer
+from fencepost.wire.compiling import FIXED, Compiler, nested_class
+from fencepost.wire.messages import default_of, snake_case
+
+
+class EncoderCompiler(Compiler):
+    def compile(self) -> Callable[[Any, Callable[[Buffer], None]], None]:
+        self.struct(self.name, self.schema["fields"])
+        exec("\n".join(self.writer.lines), self.writer.scope)
+        return self.writer.scope[f"write_{self.name}"]  # type: ignore[no-any-return]
+
+    def struct(self, name: str, fields: list[dict[str, Any]]) -> None:
+        if name in self.done:
+            return
+        self.done.add(name)
+        body, tagged, _ = self.split(fields)
+        for field in body + tagged:
+            inner = field["type"].removeprefix("[]")
+            if inner not in FIXED and inner not in ("string", "bytes", "uuid", "records"):
+                self.struct(inner, self.struct_fields(inner, field))
+        w = self.writer
+        w.line(f"def write_{name}(o, w):")
+        w.depth = 1
+        run: list[dict[str, Any]] = []
+        for field in body:
+            if field["type"] in FIXED:
+                run.append(field)
+                continue
+            self.fixed(run)
+            run = []
+            self.value(field, f"o.{snake_case(field['name'])}")
+        self.fixed(run)
+        if self.flexible:
+            self.tags(tagged)
+        w.line("return")
+        w.depth = 0
+
+    def fixed(self, run: list[dict[str, Any]]) -> None:
+        if run:
+            layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
+            packer = self.writer.constant("fixed", layout.pack)
+            self.writer.line(f"w({packer}({', '.join('o.' + snake_case(field['name']) for field in run)}))")
+
+    def length(self, expression: str, wide: bool) -> None:
+        if self.flexible:
+            self.writer.line(f"w(uvarint({expression} + 1))")
+        else:
+            self.writer.line(f"w(pack('{'>i' if wide else '>h'}', {expression}))")
+
+    def value(self, field: dict[str, Any], source: str) -> None:
+        kind, w = field["type"], self.writer
+        if kind in FIXED:
+            w.line(f"w(pack('>{FIXED[kind]}', {source}))")
+        elif kind == "uuid":
+            w.line(f"w({source})")
+        elif kind in ("string", "bytes", "records") or kind.startswith("[]"):
+            w.line(f"v = {source}")
+            wide = kind != "string"
+            if self.is_nullable(field):
+                w.line("if v is None:")
+                w.depth += 1
+                self.length("-1", wide)
+                w.depth -= 1
+                w.line("else:")
+                w.depth += 1
+                self.filled(field, kind, wide)
+                w.depth -= 1
+            else:
+                self.filled(field, kind, wide)
+        elif self.is_nullable(field):
+            w.line(f"if {source} is None: w(b'\\xff')")
+            w.line(f"else: w(b'\\x01'); write_{kind}({source}, w)")
+        else:
+            w.line(f"write_{kind}({source}, w)")
+
+    def filled(self, field: dict[str, Any], kind: str, wide: bool) -> None:
+        w = self.writer
+        if kind == "string":
+            w.line("v = v.encode()")
+        if not kind.startswith("[]"):
+            self.length("len(v)", wide)
+            w.line("w(v)")
+            return
+        inner = kind[2:]
+        self.length("len(v)", wide=True)
+        if inner in FIXED:
+            w.line(f"w(pack(f'>{{len(v)}}{FIXED[inner]}', *v))")
+            return
+        w.line("for i in v:")
+        w.depth += 1
+        if inner == "string":
+            w.line("i = i.encode()")
+            self.length("len(i)", wide=False)
+            w.line("w(i)")
+        elif inner == "uuid":
+            w.line("w(i)")
+        elif inner == "bytes":
+            self.length("len(i)", wide=True)
+            w.line("w(i)")
+        else:
+            w.line(f"write_{inner}(i, w)")
+        w.depth -= 1
+
+    def tags(self, tagged: list[dict[str, Any]]) -> None:
+        w = self.writer
+        if not tagged:
+            w.line("w(b'\\x00')")
+            return
+        w.line("tagged = []")
+        for field in tagged:
+            default = default_of(field)
+            source = f"o.{snake_case(field['name'])}"
+            if field["type"].startswith("[]"):
+                condition = f"{source} is not None" if field.get("default") == "null" else source
+            elif isinstance(default, int | str | bytes | float) or default is None:
+                condition = f"{source} != {w.constant('default', default)}"
+            else:
+                shared = w.constant("default", nested_class(self.name, field["type"]).default_instance())
+                condition = f"{source} is not {shared} and {source} != {shared}"
+            w.line(f"if {condition}:")
+            w.depth += 1
+            w.line("parts = []; outer = w; w = parts.append")
+            self.value(field, source)
+            w.line(f"w = outer; tagged.append(({field['tag']}, b''.join(parts)))")
+            w.depth -= 1
+        w.line("w(uvarint(len(tagged)))")
+        w.line("for tag, data in tagged: w(uvarint(tag)); w(uvarint(len(data))); w(data)")
