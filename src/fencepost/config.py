@@ -268,7 +268,16 @@ class BrokerConfig:
         "long", 30_000, "Fencepost: time a started request may take to arrive.", minimum=1
     )
     response_buffer_max_bytes: int = setting(
-        "int", 16_777_216, "Fencepost: unread answers one connection may pile up.", minimum=1024
+        "int",
+        1_048_576,
+        "Fencepost: unread answers of a connection before its next request waits for it to read.",
+        minimum=1024,
+    )
+    response_buffers_max_bytes: int = setting(
+        "long",
+        1_073_741_824,
+        "Fencepost: unread answers of all such connections; beyond, the one that waits longest is cut off.",
+        minimum=1_048_576,
     )
     response_stall_timeout_ms: int = setting(
         "long", 30_000, "Fencepost: time a reader may leave a full buffer unread.", minimum=1

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fencepost.ports import Buffer, Scheduler
 from fencepost.promise import Promise
+from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import response_frame
 
 
@@ -99,6 +100,9 @@ class Connection:
         """An answer that is there at once. None means that the request wants none (Produce with acks=0)."""
         if message is not None:
             self._answers.append([call, message, True])
+            if call.api_key != ApiKey.PRODUCE:
+                # It may be large: the next request must not begin before it counts as unread.
+                self.flush()
 
     def park(self, call: Call, promise: Promise[Any], gate: Promise[Any] | None) -> None:
         """An answer that is still to come. The next request waits for the gate; None: it may start at once."""

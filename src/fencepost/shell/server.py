@@ -33,6 +33,8 @@ class Connections:
         self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
         self.receiving_bytes = 0
+        self._unread: dict[BrokerProtocol, int] = {}
+        """Bytes of answers that wait for their readers, in the order in which those fell behind."""
         self.busy_poll = BusyPoll(loop, node.config.busy_poll_us)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -71,6 +73,17 @@ class Connections:
             largest.drop("receive.buffers.max.bytes reached, and this was the largest request")
         self.receiving_bytes += extra_bytes
         return True
+
+    def fell_behind(self, protocol: "BrokerProtocol", unread_bytes: int) -> None:
+        self._unread[protocol] = unread_bytes
+        while sum(self._unread.values()) > self.node.config.response_buffers_max_bytes:
+            slowest = next(iter(self._unread))
+            del self._unread[slowest]
+            # Not at once: this is called while its socket is being written to.
+            self.loop.call_soon(slowest.drop, "response.buffers.max.bytes reached, and this reader waits longest")
+
+    def caught_up(self, protocol: "BrokerProtocol") -> None:
+        self._unread.pop(protocol, None)
 
     def _has_room_for(self, extra_bytes: int) -> bool:
         return self.receiving_bytes + extra_bytes <= self.node.config.receive_buffers_max_bytes
@@ -150,6 +163,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if not self._connections.by_host[self._host]:
             del self._connections.by_host[self._host]
         self._release_buffer()
+        self._connections.caught_up(self)
         self._connection.closed()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -167,10 +181,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._stalled_since = self._loop.time()
-        self._pause_reading()
+        if self._transport is not None:
+            self._unread_bytes = self._transport.get_write_buffer_size()
+            self._connections.fell_behind(self, self._unread_bytes)
 
     def resume_writing(self) -> None:
         self._stalled_since = None
+        self._connections.caught_up(self)
         self._process()
 
     # Frames
@@ -224,7 +241,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 self.shrink_if_empty()
         elif end == len(self._buffer):
             self._make_room()
-        if self._stalled_since is None and self._end < len(self._buffer):
+        if self._end < len(self._buffer):
             self._resume_reading()
         else:
             self._pause_reading()
@@ -302,6 +319,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if unread_bytes < self._unread_bytes:
                 # Slow, but reading.
                 self._stalled_since = now
+                self._connections.fell_behind(self, unread_bytes)
             elif (now - self._stalled_since) * 1000 > config.response_stall_timeout_ms:
                 self.drop("answers were not read for response.stall.timeout.ms")
             self._unread_bytes = unread_bytes
