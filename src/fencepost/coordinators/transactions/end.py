@@ -93,7 +93,8 @@ def _check_identity_protocol_2(record: TransactionRecord, given: ProducerPair) -
     elif record.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         is_valid, is_retry = is_current, False
     else:
-        is_valid = is_retry or is_current
+        # The coordinator's own abort may have used the reserved epoch, which no client may have.
+        is_valid = (is_retry or is_current) and current.producer_epoch < EPOCH_MAX
     if not is_valid:
         if is_overflow_retry:
             raise Refused(ErrorCode.PRODUCER_FENCED, RefusalCause.OTHER_PRODUCER_ID)

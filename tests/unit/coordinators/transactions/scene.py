@@ -70,10 +70,10 @@ class Scene:
         """Every entry that was appended, in order; a lost write takes its own back."""
         self.failures: list[ErrorCode] = []
         self.is_disk_slow = False
-        self.unsynced: list[tuple[Promise[AppendOutcome], AppendOutcome]] = []
+        self.unsynced: list[tuple[Promise[AppendOutcome], AppendOutcome, int]] = []
         self.markers_at_once = markers_at_once
         self.orders: list[MarkerOrder] = []
-        self.marker_done: dict[TopicPartition, MarkerDone] = {}
+        self.marker_done: dict[TopicPartition, list[MarkerDone]] = {}
         self.next_id = FIRST_PRODUCER_ID
         self.output: list[str] = []
         self.journal = TransactionJournal(lambda: self.transaction_version)
@@ -98,9 +98,7 @@ class Scene:
 
     def restart(self) -> None:
         """A new coordinator that knows nothing but the log. What was not synced is lost with the old one."""
-        if self.unsynced:
-            del self.log[len(self.log) - len(self.unsynced) :]
-        self.unsynced.clear()
+        self._lose_unsynced()
         self.marker_done.clear()
         self._start()
 
@@ -150,21 +148,29 @@ class Scene:
         if not self.is_disk_slow:
             return Promise.resolved(outcome)
         promise: Promise[AppendOutcome] = Promise()
-        self.unsynced.append((promise, outcome))
+        self.unsynced.append((promise, outcome, len(records)))
         return promise
 
     def sync(self) -> None:
         """The slow disk catches up."""
         waiting, self.unsynced = self.unsynced, []
-        for promise, outcome in waiting:
+        for promise, outcome, _ in waiting:
             promise.resolve(outcome)
 
     def fail_sync(self, error: ErrorCode) -> None:
         """What was not synced is lost."""
-        waiting, self.unsynced = self.unsynced, []
-        del self.log[len(self.log) - len(waiting) :]
-        for promise, _ in waiting:
+        for promise in self._lose_unsynced():
             promise.resolve(AppendOutcome(error))
+
+    def _lose_unsynced(self) -> list[Promise[AppendOutcome]]:
+        lost, self.unsynced = self.unsynced, []
+        del self.log[len(self.log) - len(lost) :]
+        del self.written[self.durable_count(lost) :]
+        return [promise for promise, _, _ in lost]
+
+    def durable_count(self, unsynced: list[tuple[Promise[AppendOutcome], AppendOutcome, int]] | None = None) -> int:
+        """Of `written`."""
+        return len(self.written) - sum(count for _, _, count in (self.unsynced if unsynced is None else unsynced))
 
     def _send_markers(self, order: MarkerOrder, done: MarkerDone) -> None:
         self.orders.append(order)
@@ -172,13 +178,14 @@ class Scene:
         pair = f"{order.producer_id}/{order.producer_epoch}"
         self.output.append(f"markers {result} {pair} TV{order.transaction_version} {names(order.partitions)}")
         for partition in order.partitions:
-            self.marker_done[partition] = done
+            self.marker_done.setdefault(partition, []).append(done)
         if self.markers_at_once:
             for partition in order.partitions:
                 self.marked(partition)
 
     def marked(self, partition: TopicPartition, error: ErrorCode = ErrorCode.NONE) -> None:
-        self.marker_done.pop(partition)(partition, error)
+        for done in self.marker_done.pop(partition):
+            done(partition, error)
 
     def _tell(self, event: object) -> None:
         self.events.append(event)

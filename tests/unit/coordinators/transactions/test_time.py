@@ -339,3 +339,26 @@ def test_ten_thousand_idle_ids_cost_a_tick_nothing() -> None:
     scene.advance(100_000)
     assert scene.describe("tx-0").transaction_state == "CompleteAbort"
     assert looked_at == 0
+
+
+def test_a_time_out_at_the_last_epoch_does_not_hand_out_the_reserved_one() -> None:
+    Scene(transaction_abort_timed_out_transaction_cleanup_interval_ms=1).play(
+        """
+        seed tx Ongoing 1000/32766 out-0
+        advance 60_001
+          log tx PrepareAbort 1000/32767 [out-0]
+          event TransactionAborted: 1000/32766, TIMEOUT
+          event ProducerFenced: 1000/32766 by 1000/32767, TIMEOUT
+          event TransactionTimedOut: 1000/32766 after 60001 ms
+          markers abort 1000/32767 TV2 [out-0]
+          log tx CompleteAbort 1000/32767
+        end tx 1000/32766 abort v=5
+          = PRODUCER_FENCED
+          event CallRefused: EndTxn 1000/32766, STALE_EPOCH, fenced by TIMEOUT
+        init tx
+          = 1001/0
+          log tx Empty 1001/0
+          event ProducerFenced: 1000/32767 by 1001/0, TAKEOVER
+          event ProducerIdRotated: 1000 to 1001
+        """
+    )
