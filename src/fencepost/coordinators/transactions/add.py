@@ -94,7 +94,8 @@ class Adds:
             if metadata is None:
                 raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, RefusalCause.UNKNOWN_ID)
         except KafkaError as refusal:
-            self._refuse(call, metadata, refusal, now)
+            self._tell_refusal(call, metadata, refusal, now)
+            call.reply.resolve(refusal.code)
             return call.reply
         if metadata.is_busy and call.deadline_ms > now.monotonic_ms:
             self._wait(metadata, call)
@@ -122,54 +123,53 @@ class Adds:
             return dict.fromkeys(wanted, refusal.code)
 
     def _decide(self, metadata: TransactionMetadata, calls: list[AddCall], now: Now) -> None:
-        """Decide calls with the same identity at one go."""
+        """Decide calls with the same identity at one go.
+
+        Whoever gets an answer may call again at once, so nobody gets one before the write has taken its slot.
+        """
         admitted: list[AddCall] = []
+        answers: list[tuple[AddCall, ErrorCode | DropConnection]] = []
+        target: TransactionRecord | None = None
         for call in calls:
             try:
                 if metadata.pending_state is not None:
                     raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
                 check_identity(metadata.record, call.given)
                 if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
-                    self._drop(metadata, call)
+                    metadata.guard.dropped(_signature(call))
+                    answers.append((call, DROP_CONNECTION))
                     continue
-                target = decide_add(metadata, call.partitions, call.transaction_version, now)
+                own_target = decide_add(metadata, call.partitions, call.transaction_version, now)
             except KafkaError as refusal:
-                self._refuse(call, metadata, refusal, now)
+                self._tell_refusal(call, metadata, refusal, now)
+                answers.append((call, refusal.code))
                 continue
-            self._admit(metadata, call, now)
-            if target is None:
-                call.reply.resolve(ErrorCode.NONE)
-            else:
-                admitted.append(call)
-        if not admitted:
-            return
-        partitions = frozenset().union(*(call.partitions for call in admitted))
-        target = decide_add(metadata, partitions, admitted[0].transaction_version, now)
-        assert target is not None
+            if call.is_guarded:
+                self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
+            if own_target is None:
+                answers.append((call, ErrorCode.NONE))
+                continue
+            admitted.append(call)
+            partitions = own_target.partitions if target is None else target.partitions | own_target.partitions
+            target = own_target if target is None else dataclasses.replace(target, partitions=partitions)
+        if target is not None:
+            self._write(metadata, target, admitted)
+        for call, answer in answers:
+            call.reply.resolve(answer)
+
+    def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall]) -> None:
         if metadata.record.state in AT_REST:
             metadata.guard.transaction_began()
 
         def written(error: ErrorCode, now: Now) -> None:
-            for call in admitted:
+            for call in calls:
                 call.reply.resolve(error)
 
         self._ledger.write(metadata, target, written)
 
-    def _admit(self, metadata: TransactionMetadata, call: AddCall, now: Now) -> None:
-        if call.is_guarded:
-            self._ledger.admitted(metadata, call.operation, call.given, call.caller, self._signature(call), now)
-
-    def _drop(self, metadata: TransactionMetadata, call: AddCall) -> None:
-        metadata.guard.dropped(self._signature(call))
-        call.reply.resolve(DROP_CONNECTION)
-
-    def _signature(self, call: AddCall) -> tuple[object, ...]:
-        return call.operation, call.partitions
-
-    def _refuse(self, call: AddCall, metadata: TransactionMetadata | None, refusal: KafkaError, now: Now) -> None:
+    def _tell_refusal(self, call: AddCall, metadata: TransactionMetadata | None, refusal: KafkaError, now: Now) -> None:
         ledger = self._ledger
         ledger.refused(call.operation, call.transactional_id, metadata, call.given, refusal, call.caller, now)
-        call.reply.resolve(refusal.code)
 
     # Waiting
 
@@ -209,3 +209,7 @@ class Adds:
                     self._wait(metadata, call)
             else:
                 self._decide(metadata, calls, now)
+
+
+def _signature(call: AddCall) -> tuple[object, ...]:
+    return call.operation, call.partitions

@@ -197,12 +197,13 @@ class Ledger:
         def done(partition: TopicPartition, error: ErrorCode) -> None:
             if metadata.is_abandoned or metadata.record is not record or partition not in metadata.awaiting_markers:
                 return
-            now = self._now()
             if error in _MARKED or self._is_gone(partition, error):
                 metadata.awaiting_markers.discard(partition)
                 if not metadata.awaiting_markers:
-                    self._complete(metadata, now)
-            elif error in _NOT_OURS:
+                    self._complete(metadata, self._now())
+                return
+            now = self._now()
+            if error in _NOT_OURS:
                 self.events(
                     MarkerRefused(
                         metadata.transactional_id,

@@ -198,8 +198,8 @@ def test_adds_that_waited_together_are_written_together() -> None:
           (waits)
         sync
           -> implicit tx out-0: NONE
-          -> implicit tx out-0: NONE
           log tx Ongoing 1000/0 [out-0 out-1 out-2]
+          -> implicit tx out-0: NONE
         sync
           -> implicit tx out-1: NONE
           -> implicit tx out-2: NONE
