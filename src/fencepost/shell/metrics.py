@@ -1,13 +1,14 @@
 """A Prometheus endpoint with Kafka-like names, computed when it is asked for."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from fencepost.shell.running_broker import CannotStart, RunningBroker
+from fencepost.shell.running_broker import RunningBroker
 from fencepost.wire.catalog import ApiKey
 
 REQUEST_HEAD_BYTES_MAX = 8192
@@ -85,11 +86,10 @@ class NodeCollector:
         yield from gauges.values()
 
 
-async def serve_metrics(broker: RunningBroker, address: str) -> asyncio.Server:
+async def serve_metrics(broker: RunningBroker, bound: socket.socket) -> asyncio.Server:
     registry = CollectorRegistry()
     registry.register(NodeCollector(broker))
     ProcessCollector(registry=registry)
-    host, _, port = address.rpartition(":")
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -110,7 +110,4 @@ async def serve_metrics(broker: RunningBroker, address: str) -> asyncio.Server:
         finally:
             writer.close()
 
-    try:
-        return await asyncio.start_server(answer, host.strip("[]"), int(port), limit=REQUEST_HEAD_BYTES_MAX)
-    except OSError as error:
-        raise CannotStart(f"cannot serve metrics on {address}: {error.strerror}") from None
+    return await asyncio.start_server(answer, sock=bound, limit=REQUEST_HEAD_BYTES_MAX)

@@ -65,7 +65,7 @@ class RunningBroker:
         # Whatever sits on the ports is found out before anything in the directory is touched.
         listeners = parse_listeners(listen_texts)
         advertised = _match_advertised(listeners, parse_listeners(advertise_texts), advertise_texts)
-        reserved = [_reserve(listener) for listener in listeners]
+        reserved = [reserve(listener) for listener in listeners]
         scheduler = RealScheduler(loop)
         disk = RealDisk(_open_files_max(int(self._settings.get("open.files.max", "0"))))
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
@@ -137,7 +137,8 @@ def _lock_directory(data: Path) -> IO[str]:
     return lock
 
 
-def _reserve(listener: Listener) -> socket.socket:
+def reserve(listener: Listener) -> socket.socket:
+    """A socket bound to the address, not listening yet."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -150,9 +151,7 @@ def _reserve(listener: Listener) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        hint = (
-            "; another process has that port, choose another with --listen" if error.errno == errno.EADDRINUSE else ""
-        )
+        hint = "; another process has that port, choose another" if error.errno == errno.EADDRINUSE else ""
         raise CannotStart(
             f"cannot listen on {listener.host}:{listener.port}: {os.strerror(error.errno or 0)}{hint}"
         ) from None

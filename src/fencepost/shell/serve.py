@@ -10,7 +10,7 @@ from pathlib import Path
 import uvloop
 
 from fencepost.shell.event_log import EventLog
-from fencepost.shell.running_broker import CannotStart, RunningBroker
+from fencepost.shell.running_broker import CannotStart, RunningBroker, parse_listeners, reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,16 @@ async def _serve(options: ServeOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Like the broker's own ports: found out before anything in the directory is touched.
+    metrics_socket = None if options.metrics is None else reserve(parse_listeners([options.metrics])[0])
     broker = RunningBroker(options.data, options.settings)
     broker.on_events = EventLog(sys.stderr).write
     await broker.start(options.listen, options.advertise)
     metrics = None
-    if options.metrics is not None:
+    if metrics_socket is not None:
         from fencepost.shell.metrics import serve_metrics
 
-        metrics = await serve_metrics(broker, options.metrics)
+        metrics = await serve_metrics(broker, metrics_socket)
     for host, port in broker.addresses:
         print(f"fencepost listening on {host}:{port}", flush=True)
     await stop.wait()
