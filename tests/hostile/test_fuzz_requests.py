@@ -3,6 +3,7 @@
 Every request is answered or ends its connection; none gets as far as an exception, and none harms anybody else.
 """
 
+import contextlib
 import os
 import random
 import struct
@@ -18,7 +19,9 @@ from fencepost.wire.batch import build_batch
 from fencepost.wire.catalog import ApiKey, response_class
 from fencepost.wire.framing import read_response, request_frame
 from fencepost.wire.messages import FetchRequest, ProduceRequest
+from tests.hostile import sockets
 from tests.hostile.frames import CASES, CORRELATION_ID, RequestMaker, damaged_frames, valid_frame
+from tests.peers.fencepost_process import FencepostProcess
 
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "12"))
@@ -184,3 +187,35 @@ def test_what_damaged_requests_leave_behind_comes_due_and_harms_nobody(
     assert not failures, failures[0].traceback
     assert machine.node.parked_requests == 0
     assert len(machine.node.metadata.topics) < TOPICS_MAX
+
+
+def test_a_whole_broker_survives_damaged_requests_on_real_sockets(process: FencepostProcess) -> None:
+    source = random.Random(SEED)
+    maker = RequestMaker(source)
+    singer = sockets.Canary(process.address)
+    singer.sings()
+    before = sockets.resident_bytes(process.pid)
+    sent_bytes = 0
+    for key, version in CASES:
+        frame = valid_frame(key, version, maker)
+        for sent in (frame, *damaged_frames(frame, source)):
+            with sockets.RudeClient(process.address) as client:
+                client.send_frame(sent)
+                # Two whole requests behind it, to be answered, left unread, or never looked at.
+                with contextlib.suppress(sockets.HungUp):
+                    client.send_frame(frame)
+                    client.send_frame(frame)
+            sent_bytes += 3 * len(sent)
+        singer.sings()
+    singer.close()
+    growth = sockets.resident_bytes(process.pid) - before
+    assert growth < 2 * sent_bytes + 32 * sockets.MIB, f"seed {SEED}"
+    process.stop()
+    log = process.log_file.read_text()
+    for trouble in ("HandlerFailed", "Traceback", "exception", "never retrieved"):
+        assert trouble not in log, f"seed {SEED}: {log[log.index(trouble) - 500 :][:3000]}"
+    process.start()
+    again = sockets.RudeClient(process.address)
+    fetched = again.call(ApiKey.FETCH, 12, sockets.fetch_request("canary", singer.count - 1))
+    assert b"tweet" in bytes(fetched.responses[0].partitions[0].records)
+    again.close()
