@@ -32,7 +32,9 @@ class TransactionAdmin:
         except InvalidPattern:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         return ListTransactionsResponse(
-            unknown_state_filters=[name for name in request.state_filters if name not in STATE_OF_WIRE_NAME],
+            unknown_state_filters=[
+                name for name in dict.fromkeys(request.state_filters) if name not in STATE_OF_WIRE_NAME
+            ],
             transaction_states=[
                 ListTransactionsResponse.TransactionState(
                     transactional_id=metadata.transactional_id,

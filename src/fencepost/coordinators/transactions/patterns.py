@@ -3,7 +3,8 @@
 ListTransactions lets any client send a pattern. Python's own matcher backtracks, so a few characters could hold up the
 broker for hours. This one compiles the common syntax of RE2, which Kafka uses, to a machine that is in several states
 at once: time is the length of the text times the size of the pattern, whatever the pattern. What RE2 does not know
-(backreferences, lookaround) or this does not (named groups, flags, Unicode classes) is refused as invalid.
+(backreferences, lookaround) or this does not (Unicode classes, word boundaries, multi-line anchors) is refused as
+invalid.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,18 @@ _CLASSES: dict[str, Accepts] = {
     "s": lambda c: c in "\t\n\f\r ",
 }
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "v": "\v"}
+
+
+def _is(character: str) -> Accepts:
+    return lambda c: c == character
+
+
+def _anything(character: str) -> bool:
+    return True
+
+
+def _all_but_newlines(character: str) -> bool:
+    return character != "\n"
 
 
 class InvalidPattern(Exception):
@@ -118,6 +131,13 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
+        self.folds_case = False
+        self.dot_takes_newlines = False
+
+    def one(self, accepts: Accepts) -> _Node:
+        if not self.folds_case:
+            return _One(accepts)
+        return _One(lambda c: accepts(c) or accepts(c.lower()) or accepts(c.upper()))
 
     def peek(self) -> str:
         return self.text[self.position : self.position + 1]
@@ -146,8 +166,54 @@ class _Parser:
     def sequence(self, depth: int) -> _Node:
         parts: list[_Node] = []
         while self.peek() not in ("", "|", ")"):
-            parts.append(self.repeated(self.single(depth)))
+            if self.take_if("\\Q"):
+                quoted, _, rest = self.text[self.position :].partition("\\E")
+                self.position = len(self.text) - len(rest)
+                # A repetition after the quotation is one of its last character.
+                parts += [self.one(_is(character)) for character in quoted]
+                if parts and quoted:
+                    parts.append(self.repeated(parts.pop()))
+            else:
+                parts.append(self.repeated(self.single(depth)))
         return _Sequence(parts)
+
+    def group(self, depth: int) -> _Node:
+        """After its opening parenthesis."""
+        folds_case, dot_takes_newlines = self.folds_case, self.dot_takes_newlines
+        if self.take_if("?"):
+            if self.take_if("P<") or self.take_if("<"):
+                self.group_name()
+            elif self.flags():
+                # They hold until the group around them ends.
+                return _Sequence([])
+        inside = self.choice(depth + 1)
+        if not self.take_if(")"):
+            raise InvalidPattern("a group is not closed")
+        self.folds_case, self.dot_takes_newlines = folds_case, dot_takes_newlines
+        return inside
+
+    def group_name(self) -> None:
+        name, closing, _ = self.text[self.position :].partition(">")
+        if not closing or not name.isascii() or not name.replace("_", "a").isalnum():
+            raise InvalidPattern("a bad name of a group")
+        self.position += len(name) + 1
+
+    def flags(self) -> bool:
+        """Whether they stand alone, as in `(?i)`; else a colon follows them."""
+        is_on, is_first = True, True
+        while True:
+            flag = self.take()
+            if flag == ":" or (flag == ")" and not is_first):
+                return flag == ")"
+            is_first = False
+            if flag == "-" and is_on:
+                is_on = False
+            elif flag == "i":
+                self.folds_case = is_on
+            elif flag == "s":
+                self.dot_takes_newlines = is_on
+            elif flag != "U":  # how eagerly it repeats makes no difference
+                raise InvalidPattern(f"unsupported group (?{flag}")
 
     def repeated(self, part: _Node) -> _Node:
         bounds = self.bounds()
@@ -178,23 +244,18 @@ class _Parser:
     def single(self, depth: int) -> _Node:
         character = self.take()
         if character == "(":
-            if self.take_if("?") and not self.take_if(":"):
-                raise InvalidPattern("only plain groups are supported")
-            inside = self.choice(depth + 1)
-            if not self.take_if(")"):
-                raise InvalidPattern("a group is not closed")
-            return inside
+            return self.group(depth)
         if character in "*+?":
             raise InvalidPattern("nothing to repeat")
         if character in "^$":
             return _Anchor(character)
         if character == ".":
-            return _One(lambda c: c != "\n")
+            return _One(_anything if self.dot_takes_newlines else _all_but_newlines)
         if character == "[":
-            return _One(self.char_class())
+            return self.one(self.char_class())
         if character == "\\":
             return self.escape()
-        return _One(lambda c: c == character)
+        return self.one(_is(character))
 
     def escape(self) -> _Node:
         character = self.take()
@@ -203,8 +264,7 @@ class _Parser:
         known = self.escaped_class(character)
         if known is not None:
             return _One(known)
-        literal = self.escaped_literal(character)
-        return _One(lambda c: c == literal)
+        return self.one(_is(self.escaped_literal(character)))
 
     def escaped_class(self, character: str) -> Accepts | None:
         known = _CLASSES.get(character.lower())

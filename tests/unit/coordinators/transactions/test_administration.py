@@ -98,6 +98,26 @@ def test_patterns_match_what_they_match_elsewhere(pattern: str, text: str) -> No
     assert compile_pattern(pattern).matches(text) is expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (r"a\Q.*\E+", "a.**", True),
+        (r"a\Q.*\E", "abc", False),
+        (r"\Qa|b", "a|b", True),
+        ("(?i)orders-[a-c]", "Orders-B", True),
+        ("(?i:or)ders", "ORders", True),
+        ("(?i:or)ders", "ORDERS", False),
+        ("((?i)a)b", "AB", False),
+        ("(?i)a(?-i)b", "AB", False),
+        ("a.b", "a\nb", False),
+        ("(?s)a.b", "a\nb", True),
+        ("(?P<year>[0-9]+)-(?<month>[0-9]+)", "2024-07", True),
+    ],
+)
+def test_quotations_flags_and_names_in_a_pattern(pattern: str, text: str, expected: bool) -> None:
+    assert compile_pattern(pattern).matches(text) is expected
+
+
 def test_a_pattern_that_would_take_others_a_lifetime_takes_us_a_moment() -> None:
     pattern = compile_pattern("(a+)+(a|a)*(.*)*b")
     started = perf_counter()
@@ -105,7 +125,9 @@ def test_a_pattern_that_would_take_others_a_lifetime_takes_us_a_moment() -> None
     assert perf_counter() - started < 5
 
 
-@pytest.mark.parametrize("text", ["(", ")", "a)", "[", "*", "a**", "(?=a)", r"\1", r"\p{L}", "[b-a]", "\\"])
+@pytest.mark.parametrize(
+    "text", ["(", ")", "a)", "[", "*", "a**", "(?=a)", "(?)", "(?m)a", "(?<>a)", r"\1", r"\p{L}", "[b-a]", "\\"]
+)
 def test_what_is_not_a_pattern(text: str) -> None:
     with pytest.raises(InvalidPattern):
         compile_pattern(text)
