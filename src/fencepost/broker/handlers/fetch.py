@@ -91,6 +91,7 @@ class _Attempt:
             data.aborted_transactions = [
                 _PartitionData.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                 for aborted in partition_log.aborted_transactions(wanted.fetch_offset, found.next_offset)
+                if found.next_offset > wanted.fetch_offset
             ]
         return data
 

@@ -89,7 +89,7 @@ def _append(
         for data in topic.partition_data:
             answer = _PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
             topic_response.partition_responses.append(answer)
-            partition = None
+            partition: Partition | None = None
             try:
                 partition = _partition_of(node, call, topic, data.index)
                 if data.records is None:
@@ -98,6 +98,8 @@ def _append(
                 if verdicts:
                     verdict = verdicts.get((partition.topic, partition.index))
                     if isinstance(verdict, KafkaError):
+                        # Refused before the log was asked, which therefore says nothing of itself.
+                        partition = None
                         raise verdict
                     guard = verdict
                 appended = partition.append(memoryview(data.records), Origin.CLIENT, now_ms, guard)

@@ -59,6 +59,8 @@ def txn_offset_commit(node: "Node", call: Call, request: TxnOffsetCommitRequest)
         else:
             reply.resolve(_refused(request, _told(error, call.version)))
 
+    if not request.group_id:
+        return Promise.resolved(_refused(request, ErrorCode.INVALID_GROUP_ID))
     index = node.groups.coordinator.partition_for(request.group_id)
     adds = call.version >= ADDING_VERSION
     try:
@@ -110,10 +112,16 @@ def write_txn_markers(
     for marker in request.markers:
         result = _MarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
+        is_nobodys = marker.producer_id < 0 or marker.producer_epoch < 0
         for topic in marker.topics:
             answered = topic_result(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
+                answer = partition_result(partition_index=index)
+                answered.partitions.append(answer)
+                if is_nobodys:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                    continue
                 written = write_marker(
                     node,
                     topic.name,
@@ -124,8 +132,6 @@ def write_txn_markers(
                     is_commit=marker.transaction_result,
                     transaction_version=marker.transaction_version,
                 )
-                answer = partition_result(partition_index=index)
-                answered.partitions.append(answer)
                 written.then(lambda error, answer=answer: setattr(answer, "error_code", error))  # type: ignore[misc]
                 waiting.append(written)
     left = sum(not written.done for written in waiting)
