@@ -53,6 +53,22 @@ RAW: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Cases of test_transaction_parity.
+TRANSACTIONS: dict[str, tuple[str, str]] = {
+    "markers with odd numbers": (
+        r"\[[01]\]\..*ErrorCode",
+        "a marker of nobody is INVALID_REQUEST; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
+    ),
+    "markers for the offsets of a group": (
+        r"\[(1|8)\]\..*ErrorCode",
+        "a marker of nobody is INVALID_REQUEST; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
+    ),
+    "reading with limits on both sides of what is undecided": (
+        r".*aborted",
+        "we name the aborted transactions of what was read; Kafka rounds up to its next index entry",
+    ),
+}
+
 ADMIN: dict[str, tuple[str, str]] = {
     "describeConfigs: with synonyms and documentation": (
         r"retention\.ms\.synonyms",

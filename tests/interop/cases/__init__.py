@@ -10,5 +10,7 @@ from tests.interop.cases.peer import CASES, Case, Peer
 
 for _family in ("protocol", "produce", "fetch", "groups", "group_errors", "topics", "versions"):
     importlib.import_module(f"tests.interop.cases.{_family}")
+for _part in ("init", "add", "end", "produce", "offsets", "markers", "admin"):
+    importlib.import_module(f"tests.interop.cases.transactions_{_part}")
 
 __all__ = ["CASES", "Case", "Peer"]
