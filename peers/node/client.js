@@ -87,7 +87,8 @@ async function member() {
   });
   consumer.on(consumer.events.CRASH, (event) => {
     print({ event: "crashed", message: String(event.payload.error) });
-    process.exit(1);
+    // It starts again by itself after errors that may pass, such as a broker that is away.
+    if (!event.payload.restart) process.exit(1);
   });
   await consumer.connect();
   await consumer.subscribe({ topics: [options.topic], fromBeginning: true });

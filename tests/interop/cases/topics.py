@@ -10,6 +10,36 @@ from tests.interop.cases.groups import commit  # isort: skip
 # Kafka's broker hears of a change of its controller a little after the client does.
 PROPAGATION_SECONDS = 0.2
 
+EDGES = {
+    "cleanup.policy": ["", "delete,compact", "compact , delete", "delete,delete", "Delete", "none"],
+    "compression.type": ["uncompressed", "none", "gzip", "GZIP"],
+    "compression.gzip.level": ["-2", "-1", "0", "1", "9", "10"],
+    "compression.lz4.level": ["0", "1", "17", "18"],
+    "compression.zstd.level": ["-131073", "-131072", "0", "22", "23"],
+    "delete.retention.ms": ["-1", "0"],
+    "file.delete.delay.ms": ["-1", "0"],
+    "flush.messages": ["0", "1", "9223372036854775807", "9223372036854775808"],
+    "flush.ms": ["-1", "0"],
+    "follower.replication.throttled.replicas": ["", "*", "0:1,1:1", "x", "0:1:2"],
+    "index.interval.bytes": ["-1", "0"],
+    "max.compaction.lag.ms": ["0", "1"],
+    "max.message.bytes": ["-1", "0", "2147483647", "2147483648"],
+    "message.timestamp.after.max.ms": ["-1", "0"],
+    "message.timestamp.before.max.ms": ["-1", "0"],
+    "message.timestamp.type": ["CreateTime", "LogAppendTime", "createtime"],
+    "min.cleanable.dirty.ratio": ["-0.1", "0", "1", "1.1", "NaN", "half"],
+    "min.compaction.lag.ms": ["-1", "0"],
+    "min.insync.replicas": ["0", "1", "5"],
+    "preallocate": ["true", "TRUE", "yes", ""],
+    "retention.bytes": ["-2", "-1", "0"],
+    "retention.ms": ["-2", "-1", "0", " 5 ", "5.0", "0x10", "+5", "1_000", ""],
+    "segment.bytes": ["1048575", "1048576", "2147483647"],
+    "segment.index.bytes": ["3", "4"],
+    "segment.jitter.ms": ["-1", "0"],
+    "segment.ms": ["0", "1"],
+    "unclean.leader.election.enable": ["false", "maybe"],
+}
+
 
 def create(peer: Peer, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
     wanted = {"NumPartitions": 1, "ReplicationFactor": 1, **topic}
@@ -122,6 +152,18 @@ def create_topics_that_cannot_be(peer: Peer) -> Any:
         create(peer, Name=peer.name("j"), Configs=[{"Name": "retention.ms", "Value": "x"}]),
         create(peer, Name=peer.name("k"), validate_only=True),
     ]
+
+
+@case
+def topic_settings_at_the_edges_of_their_ranges(peer: Peer) -> Any:
+    name = peer.name("edges")
+    return {
+        f"{setting}={value}": create(peer, validate_only=True, Name=name, Configs=[{"Name": setting, "Value": value}])[
+            "ErrorCode"
+        ]
+        for setting, values in EDGES.items()
+        for value in values
+    }
 
 
 @case

@@ -79,6 +79,10 @@ def member(options: Options) -> None:
         partition_assignment_strategy=[ASSIGNORS[options.get("assignor", "range")]],
     )
     consumer.subscribe([options["topic"]], listener=Listener())
+    # A member that joins before it has heard of the topic joins again when it has, and now and then hangs there
+    # for good, with any broker. So it hears of the topic first.
+    while not consumer.partitions_for_topic(options["topic"]):
+        pass
     stopping = threading.Event()
     when_input_closes(stopping.set)
     while not stopping.is_set():
