@@ -8,6 +8,9 @@ from fencepost.ports import Buffer
 from fencepost.wire.compiling import FIXED, Compiler, nested_class
 from fencepost.wire.messages import default_of, snake_case
 
+# Error messages quote what was sent, and a string of the protocol holds 32,767 bytes.
+ERROR_MESSAGE_CHARACTERS_MAX = 2_000
+
 
 class EncoderCompiler(Compiler):
     def compile(self) -> Callable[[Any, Callable[[Buffer], None]], None]:
@@ -82,6 +85,8 @@ class EncoderCompiler(Compiler):
     def filled(self, field: dict[str, Any], kind: str, wide: bool) -> None:
         w = self.writer
         if kind == "string":
+            if field["name"].endswith("ErrorMessage"):
+                w.line(f"if len(v) > {ERROR_MESSAGE_CHARACTERS_MAX}: v = v[:{ERROR_MESSAGE_CHARACTERS_MAX}] + '...'")
             w.line("v = v.encode()")
         if not kind.startswith("[]"):
             self.length("len(v)", wide)

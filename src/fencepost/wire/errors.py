@@ -187,16 +187,10 @@ RETRIABLE = frozenset(
 )
 
 
-# Messages quote what was sent; a string of the protocol holds 32,767 bytes.
-ERROR_MESSAGE_CHARACTERS_MAX = 2_000
-
-
 class KafkaError(Exception):
     """A call refused with one of the protocol's own errors."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > ERROR_MESSAGE_CHARACTERS_MAX:
-            message = message[:ERROR_MESSAGE_CHARACTERS_MAX] + "..."
         super().__init__(code, message)
         self.code = code
         self.message = message
