@@ -149,6 +149,7 @@ def test_a_damaged_request_is_answered_or_ends_its_connection(
     key: ApiKey,
     version: int,
 ) -> None:
+    failures.clear()
     maker.source = random.Random(f"{SEED}-{key}-{version}")
     for _ in range(ROUNDS):
         for name in ("orders", "payments"):
@@ -173,6 +174,7 @@ def test_a_damaged_request_is_answered_or_ends_its_connection(
 def test_what_damaged_requests_leave_behind_comes_due_and_harms_nobody(
     machine: SimulatedNode, canary: Canary, maker: RequestMaker, failures: list[HandlerFailed]
 ) -> None:
+    failures.clear()
     clients = []
     for _ in range(ROUNDS):
         for key, version in CASES:
