@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from fencepost.client.accumulator import ProducerIdentity
     from fencepost.client.admin import AsyncAdmin
     from fencepost.client.blocking import Admin, PartitionReader, Producer
-    from fencepost.client.blocking_transactions import Client, Transaction, TransactionalProducer, TransactionWriter
-    from fencepost.client.client import AsyncClient, AsyncTransaction
+    from fencepost.client.blocking_transactions import (
+        Client,
+        GroupConsumer,
+        Transaction,
+        TransactionalProducer,
+        TransactionWriter,
+    )
+    from fencepost.client.client import AsyncClient
+    from fencepost.client.client_transaction import AsyncTransaction
     from fencepost.client.consumer import AsyncPartitionReader, AtTimestamp
     from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError, DeliveryFailed, UnknownTopic
+    from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings
     from fencepost.client.producer import AsyncProducer
     from fencepost.client.sender import Sending
     from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
@@ -37,6 +45,7 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncClient",
+    "AsyncGroupConsumer",
     "AsyncPartitionReader",
     "AsyncProducer",
     "AsyncTransaction",
@@ -48,7 +57,9 @@ __all__ = [
     "Client",
     "ClientError",
     "CommittedOffset",
+    "ConsumerSettings",
     "DeliveryFailed",
+    "GroupConsumer",
     "GroupMetadata",
     "IsolationLevel",
     "NewTopic",
@@ -83,14 +94,13 @@ _HOMES = {
     ),
     "blocking_transactions": (
         "Client",
+        "GroupConsumer",
         "Transaction",
         "TransactionWriter",
         "TransactionalProducer",
     ),
-    "client": (
-        "AsyncClient",
-        "AsyncTransaction",
-    ),
+    "client": ("AsyncClient",),
+    "client_transaction": ("AsyncTransaction",),
     "consumer": (
         "AsyncPartitionReader",
         "AtTimestamp",
@@ -101,6 +111,10 @@ _HOMES = {
         "ClientError",
         "DeliveryFailed",
         "UnknownTopic",
+    ),
+    "group_consumer": (
+        "AsyncGroupConsumer",
+        "ConsumerSettings",
     ),
     "producer": ("AsyncProducer",),
     "sender": ("Sending",),

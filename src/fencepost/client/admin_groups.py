@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
+from fencepost.client.group_offsets import check_group, commit_offsets, committed_offsets
+from fencepost.client.membership import decode_assignment
+from fencepost.client.transaction_calls import GroupMetadata
 from fencepost.client.values import (
     BrokerAddress,
     CommittedOffset,
@@ -16,14 +19,11 @@ from fencepost.client.values import (
     GroupMember,
     TopicPartition,
 )
-from fencepost.client.verdicts import NOT_THERE, STALE_COORDINATOR, check
+from fencepost.client.verdicts import NOT_THERE, check
 from fencepost.wire import messages
-from fencepost.wire.codec import decode_prefix
 from fencepost.wire.errors import ErrorCode, MalformedMessage
 
 _GROUP = CoordinatorKind.GROUP
-_VERSION_BYTES = 2
-_CommittedPartition = messages.OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
 
 
 class GroupAdmin:
@@ -116,59 +116,17 @@ class GroupAdmin:
         return self._cluster.brokers[await self._cluster.coordinator(_GROUP, group_id)]
 
     def _check(self, number: int, group_id: str, message: str | None = None) -> None:
-        if number in STALE_COORDINATOR:
-            self._cluster.forget_coordinator(_GROUP, group_id)
-        check(number, f"group {group_id!r}", message)
+        check_group(self._cluster, number, group_id, message)
 
     async def committed_offsets(
         self, group_id: str, *, require_stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
         """Every offset the group has committed."""
-
-        async def attempt() -> dict[TopicPartition, CommittedOffset]:
-            request = messages.OffsetFetchRequest(group_id=group_id, topics=None, require_stable=require_stable)
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_FETCH, request)
-            self._check(answer.error_code, group_id)
-            offsets = {}
-            for topic in answer.topics:
-                for partition in topic.partitions:
-                    self._check(partition.error_code, group_id)
-                    if partition.committed_offset >= 0:
-                        offsets[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
-                            partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
-                        )
-            return dict(sorted(offsets.items()))
-
-        return await self._cluster.retrying(attempt)
+        return await committed_offsets(self._cluster, group_id, require_stable=require_stable)
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit for a group that has no members now."""
-        request_type = messages.OffsetCommitRequest
-        by_topic: dict[str, list[_CommittedPartition]] = collections.defaultdict(list)
-        for partition, committed in offsets.items():
-            by_topic[partition.topic].append(
-                _CommittedPartition(
-                    partition_index=partition.partition,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    committed_metadata=committed.metadata,
-                )
-            )
-        request = request_type(
-            group_id=group_id,
-            topics=[
-                request_type.OffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in by_topic.items()
-            ],
-        )
-
-        async def attempt() -> None:
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_COMMIT, request)
-            for topic in answer.topics:
-                for partition in topic.partitions:
-                    self._check(partition.error_code, group_id)
-
-        await self._cluster.retrying(attempt)
+        await commit_offsets(self._cluster, GroupMetadata(group_id), offsets)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         request_type = messages.OffsetDeleteRequest
@@ -209,16 +167,8 @@ class GroupAdmin:
 
 
 def _assignment(data: bytes) -> list[TopicPartition]:
-    """A member's partitions, from the bytes its group's leader wrote: some version of the consumer protocol."""
-    if len(data) < _VERSION_BYTES:
-        return []
-    version = min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), 3)
+    """A member's partitions, if the group's leader wrote them as consumers do."""
     try:
-        assignment, _ = decode_prefix(messages.ConsumerProtocolAssignment, max(version, 0), data, _VERSION_BYTES)
+        return decode_assignment(data)
     except MalformedMessage:
         return []
-    return sorted(
-        TopicPartition(topic.topic, partition)
-        for topic in assignment.assigned_partitions
-        for partition in topic.partitions
-    )

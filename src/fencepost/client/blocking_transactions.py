@@ -9,13 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from fencepost.client.accumulator import ProducerIdentity
-from fencepost.client.client import AsyncClient, AsyncTransaction
+from fencepost.client.client import AsyncClient
+from fencepost.client.client_transaction import AsyncTransaction
 from fencepost.client.face import Blocking, LoopThread, blocking, bridged
+from fencepost.client.group_consumer import (
+    POLL_RECORDS_MAX,
+    POLL_TIMEOUT_MS,
+    AsyncConsumedTransaction,
+    AsyncGroupConsumer,
+    Listener,
+)
 from fencepost.client.sender import Sending
 from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
 from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, RecordMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, ConsumedRecord, RecordMetadata, TopicPartition
 
 Acknowledged = concurrent.futures.Future[RecordMetadata]
 
@@ -124,6 +132,63 @@ class TransactionWriter(_Sends, Blocking[AsyncTransactionWriter]):
             self.close()
 
 
+class ConsumedTransaction(Transaction):
+    """A transaction around a consumer: what is polled in it is committed with what is sent, or not at all."""
+
+    _inner: AsyncConsumedTransaction
+
+    def __init__(self, loop: LoopThread, inner: AsyncConsumedTransaction) -> None:
+        super().__init__(loop, inner)
+
+    def poll(self, timeout_ms: int = POLL_TIMEOUT_MS, records_max: int = POLL_RECORDS_MAX) -> list[ConsumedRecord]:
+        return self._loop.run(self._inner.poll(timeout_ms, records_max))
+
+
+class GroupConsumer:
+    """A member of a consumer group. Heartbeats go on while the application works; polling is its own affair."""
+
+    def __init__(self, loop: LoopThread, inner: AsyncGroupConsumer) -> None:
+        self._loop = loop
+        self._inner = inner
+
+    poll = blocking(AsyncGroupConsumer.poll)
+    commit = blocking(AsyncGroupConsumer.commit)
+    committed = blocking(AsyncGroupConsumer.committed)
+    close = blocking(AsyncGroupConsumer.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._inner.assignment
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        return self._inner.positions
+
+    def metadata(self) -> GroupMetadata:
+        """Who is consuming, for `send_offsets`."""
+        return self._inner.metadata()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        async def move() -> None:
+            self._inner.seek(partition, offset)
+
+        self._loop.run(move())
+
+    def transaction(self, transactional_id: str) -> ConsumedTransaction:
+        """A block that consumes, transforms and produces; aborted, it puts the positions back."""
+
+        async def made() -> AsyncConsumedTransaction:
+            return self._inner.transaction(transactional_id)
+
+        return ConsumedTransaction(self._loop, self._loop.run(made()))
+
+
 class Client(Blocking[AsyncClient]):
     """One client of one cluster. Options carry Kafka's names, with dots or underscores."""
 
@@ -142,6 +207,22 @@ class Client(Blocking[AsyncClient]):
     def step_into(self, handle: TransactionHandle, **options: Any) -> TransactionalProducer:
         """A producer in the midst of a transaction that another process has begun."""
         return TransactionalProducer(self._loop, self._loop.run(self._stepped_into(handle, options)))
+
+    def consumer(
+        self,
+        group_id: str,
+        topics: str | Iterable[str],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        **settings: Any,
+    ) -> GroupConsumer:
+        """A member of a group; the settings are those of ConsumerSettings. Listeners run in the client's thread."""
+
+        async def made() -> AsyncGroupConsumer:
+            return self._inner.consumer(group_id, topics, on_assigned=on_assigned, on_revoked=on_revoked, **settings)
+
+        return GroupConsumer(self._loop, self._loop.run(made()))
 
     # Made on the event loop, where their locks and tasks belong.
 

@@ -7,108 +7,32 @@
 Options carry Kafka's names, with dots or underscores (`**{"security.protocol": "SASL_SSL"}` or `security_protocol=`).
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from fencepost.client.accumulator import ProducerIdentity
+from fencepost.client.client_transaction import AsyncTransaction
 from fencepost.client.cluster import Cluster
+from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings, Listener
 from fencepost.client.sender import Sending
-from fencepost.client.transaction_calls import MAX_BLOCK_MS, GroupMetadata, TransactionCalls, TransactionProtocol
-from fencepost.client.transaction_errors import TransactionAborted, TransactionError, TransactionMustAbort
+from fencepost.client.transaction_calls import MAX_BLOCK_MS, TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_handle import TransactionHandle
-from fencepost.client.transactional_producer import TRANSACTION_TIMEOUT_MS, AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, RecordMetadata, TopicPartition
-
-
-class AsyncTransaction:
-    """One transaction as a block: it commits at the end, an exception aborts it.
-
-    A transaction that could not be committed but was aborted cleanly raises TransactionAborted: do the work again.
-    """
-
-    def __init__(self, producer: AsyncTransactionalProducer) -> None:
-        self._producer = producer
-
-    async def __aenter__(self) -> Self:
-        producer = self._producer
-        if producer.state is State.COMMITTING:
-            # The outcome of the one before is not known: learn it before anything else.
-            await producer.commit()
-        elif producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
-            await producer.abort()
-        if producer.state is State.UNINITIALIZED:
-            await producer.init()
-        await producer.begin()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        producer = self._producer
-        if error is None:
-            try:
-                await producer.commit()
-            except TransactionMustAbort as trouble:
-                identity = producer.identity
-                await producer.abort(trouble)
-                raise TransactionAborted(producer.transactional_id, identity, trouble.cause) from trouble
-            return
-        if producer.state not in (State.IN_TRANSACTION, State.MUST_ABORT):
-            return
-        try:
-            await producer.abort(error if isinstance(error, Exception) else None)
-        except TransactionError as trouble:
-            # What the application raised is what happened; that the abort failed too comes second.
-            error.add_note(f"and the abort failed: {trouble}")
-
-    @property
-    def transactional_id(self) -> str:
-        return self._producer.transactional_id
-
-    @property
-    def identity(self) -> ProducerIdentity:
-        return self._producer.identity
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> "asyncio.Future[RecordMetadata]":
-        return await self._producer.send(
-            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
-
-    async def send_batch(self, topic: str, partition: int, batch: bytearray) -> "asyncio.Future[RecordMetadata]":
-        return await self._producer.send_batch(topic, partition, batch)
-
-    async def add(self, partitions: Iterable[TopicPartition]) -> None:
-        await self._producer.add(partitions)
-
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMetadata | str
-    ) -> None:
-        await self._producer.send_offsets(offsets, group)
-
-    async def flush(self) -> None:
-        await self._producer.flush()
-
-    def handle(self) -> TransactionHandle:
-        return self._producer.handle()
+from fencepost.client.transactional_producer import TRANSACTION_TIMEOUT_MS, AsyncTransactionalProducer
 
 
 class AsyncClient:
     def __init__(self, bootstrap_servers: str | Sequence[str], **kafka: Any) -> None:
         self._cluster = Cluster(bootstrap_servers, **kafka)
         self._producers: dict[str, AsyncTransactionalProducer] = {}
+        self._consumers: list[AsyncGroupConsumer] = []
 
     async def start(self) -> None:
         await self._cluster.connect()
 
     async def close(self) -> None:
+        for consumer in self._consumers:
+            await consumer.close()
         for producer in self._producers.values():
             producer.close()
         await self._cluster.close()
@@ -145,6 +69,28 @@ class AsyncClient:
     def transaction(self, transactional_id: str, **options: Any) -> AsyncTransaction:
         """The next transaction of this id, as a block. The first one of a client takes the id over from any other."""
         return AsyncTransaction(self.producer(transactional_id, **options))
+
+    def consumer(
+        self,
+        group_id: str,
+        topics: str | Iterable[str],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        **settings: Any,
+    ) -> AsyncGroupConsumer:
+        """A member of a group; the settings are those of ConsumerSettings."""
+        consumer = AsyncGroupConsumer(
+            self._cluster,
+            group_id,
+            [topics] if isinstance(topics, str) else topics,
+            dataclasses.replace(ConsumerSettings(), **settings),
+            self.producer,
+            on_assigned,
+            on_revoked,
+        )
+        self._consumers.append(consumer)
+        return consumer
 
     def step_into(self, handle: TransactionHandle, **options: Any) -> AsyncTransactionalProducer:
         """A producer in the midst of a transaction that another process has begun."""

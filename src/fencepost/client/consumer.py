@@ -47,13 +47,15 @@ class PartitionFetcher:
         *,
         partition_max_bytes: int = PARTITION_MAX_BYTES,
         max_wait_ms: int = FETCH_MAX_WAIT_MS,
+        purpose: str = FETCHING,
     ) -> None:
         self._cluster = cluster
+        self._purpose = purpose
         self.positions = dict(positions)
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._isolation_level = isolation_level
         self._partition_max_bytes = partition_max_bytes
-        self._max_wait_ms = max_wait_ms
+        self.max_wait_ms = max_wait_ms
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> list[ConsumedRecord]:
         """One round: a fetch to each leader, until one has an answer for us. Moves the positions."""
@@ -80,7 +82,7 @@ class PartitionFetcher:
                     raise
                 trouble = error
         # With several leaders, data at one must not wait for the long poll of another.
-        max_wait_ms = self._max_wait_ms if len(by_leader) <= 1 else min(self._max_wait_ms, 100)
+        max_wait_ms = self.max_wait_ms if len(by_leader) <= 1 else min(self.max_wait_ms, 100)
         outcomes = await asyncio.gather(
             *(self._fetch_from(node_id, owned, max_wait_ms) for node_id, owned in by_leader.items())
         )
@@ -94,7 +96,7 @@ class PartitionFetcher:
         self, node_id: int, partitions: Sequence[TopicPartition], max_wait_ms: int
     ) -> tuple[list[ConsumedRecord], ClientError | None]:
         try:
-            connection = await self._cluster.connection_to(node_id, FETCHING)
+            connection = await self._cluster.connection_to(node_id, self._purpose)
             answer = await connection.call(
                 apis.FETCH, self._request(partitions, max_wait_ms), self._cluster.request_timeout_ms + max_wait_ms
             )

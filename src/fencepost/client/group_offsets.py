@@ -1,0 +1,84 @@
+"""The committed offsets of a group: reading them, and committing outside of transactions."""
+
+import collections
+from collections.abc import Iterable, Mapping
+
+from fencepost.client import apis
+from fencepost.client.cluster import Cluster
+from fencepost.client.transaction_calls import GroupMetadata
+from fencepost.client.values import CommittedOffset, CoordinatorKind, TopicPartition
+from fencepost.client.verdicts import STALE_COORDINATOR, check
+from fencepost.wire import messages
+
+_GROUP = CoordinatorKind.GROUP
+_CommitTopic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+_FetchTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopic
+
+
+def check_group(cluster: Cluster, number: int, group_id: str, message: str | None = None) -> None:
+    if number in STALE_COORDINATOR:
+        cluster.forget_coordinator(_GROUP, group_id)
+    check(number, f"group {group_id!r}", message)
+
+
+async def committed_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+) -> dict[TopicPartition, CommittedOffset]:
+    """What the group has committed, of some partitions or of all. `require_stable` waits for open transactions."""
+    wanted = None
+    if partitions is not None:
+        by_topic: dict[str, list[int]] = collections.defaultdict(list)
+        for partition in partitions:
+            by_topic[partition.topic].append(partition.partition)
+        wanted = [_FetchTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
+    request = messages.OffsetFetchRequest(group_id=group_id, topics=wanted, require_stable=require_stable)
+
+    async def attempt() -> dict[TopicPartition, CommittedOffset]:
+        answer = await cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_FETCH, request)
+        check_group(cluster, answer.error_code, group_id)
+        offsets = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                check_group(cluster, partition.error_code, group_id)
+                if partition.committed_offset >= 0:
+                    offsets[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
+                        partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+                    )
+        return dict(sorted(offsets.items()))
+
+    return await cluster.retrying(attempt)
+
+
+async def commit_offsets(
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> None:
+    """Commit as a member, or without one for a group that has no members now."""
+    by_topic: dict[str, list[_CommitTopic.OffsetCommitRequestPartition]] = collections.defaultdict(list)
+    for partition, committed in offsets.items():
+        by_topic[partition.topic].append(
+            _CommitTopic.OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = messages.OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[_CommitTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+    )
+
+    async def attempt() -> None:
+        answer = await cluster.call_coordinator(_GROUP, group.group_id, apis.OFFSET_COMMIT, request)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                check_group(cluster, partition.error_code, group.group_id)
+
+    await cluster.retrying(attempt)
