@@ -78,7 +78,8 @@ def restart_under_members(own_broker: BrokerProcess, how: str) -> None:
         CONFLUENT.produce(bootstrap, TOPIC, after)
 
         def has_all(member: Member) -> bool:
-            return {record.key for record in member.records} == {record.key for record in before + after}
+            wanted = {(record.partition, record.key) for record in before + after}
+            return {(record.partition, record.key) for record in member.records} == wanted
 
         settle(lambda: all(has_all(member) for member in members.values()), members)
         for member in members.values():
