@@ -13,7 +13,7 @@ from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("transaction-parity")]
 
 CONFIGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 
