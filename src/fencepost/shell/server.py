@@ -314,15 +314,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def check_deadlines(self, now: float) -> None:
         config = self._node.config
-        if self._stalled_since is not None and self._transport is not None:
-            unread_bytes = self._transport.get_write_buffer_size()
-            if unread_bytes < self._unread_bytes:
-                # Slow, but reading.
+        if self._transport is None:
+            return
+        unread_bytes, before_bytes = self._transport.get_write_buffer_size(), self._unread_bytes
+        self._unread_bytes = unread_bytes
+        if unread_bytes < before_bytes:
+            # Slow, but reading: neither stalled nor idle.
+            self._last_activity = now
+        if self._stalled_since is not None:
+            if unread_bytes < before_bytes:
                 self._stalled_since = now
                 self._connections.fell_behind(self, unread_bytes)
             elif (now - self._stalled_since) * 1000 > config.response_stall_timeout_ms:
                 self.drop("answers were not read for response.stall.timeout.ms")
-            self._unread_bytes = unread_bytes
         elif self._frame_since is not None:
             if (now - self._frame_since) * 1000 > config.request_frame_timeout_ms:
                 self.drop("a request did not arrive whole within request.frame.timeout.ms")
