@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fencepost.client import apis
 from fencepost.client.apis import Api
-from fencepost.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
+from fencepost.client.connection import Connection, connect
 from fencepost.client.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -22,6 +22,7 @@ from fencepost.client.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from fencepost.client.options import parse_options
 from fencepost.client.values import BrokerAddress, CoordinatorKind, PartitionMetadata, TopicMetadata
 from fencepost.client.verdicts import check
 from fencepost.wire import messages
@@ -31,9 +32,6 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 
-REQUEST_TIMEOUT_MS = 30_000
-RETRY_TIMEOUT_MS = 30_000
-METADATA_MAX_AGE_MS = 300_000
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
 CONCURRENT_BACKOFF_MS = 20
@@ -86,30 +84,18 @@ class Cluster:
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
-        *,
-        client_id: str = "fencepost",
-        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
-        retry_timeout_ms: int = RETRY_TIMEOUT_MS,
-        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
-        metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
+        **kafka: Any,
     ) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
         self.bootstrap_servers = tuple(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._bootstrap
         )
-        self.options: dict[str, Any] = {
-            "client_id": client_id,
-            "request_timeout_ms": request_timeout_ms,
-            "retry_timeout_ms": retry_timeout_ms,
-            "connect_timeout_ms": connect_timeout_ms,
-            "metadata_max_age_ms": metadata_max_age_ms,
-        }
-        """What a second client of the same cluster needs, in another process perhaps."""
-        self.client_id = client_id
-        self.request_timeout_ms = request_timeout_ms
-        self.retry_timeout_ms = retry_timeout_ms
-        self.connect_timeout_ms = connect_timeout_ms
-        self.metadata_max_age_ms = metadata_max_age_ms
+        self.given_options = dict(kafka)
+        """What a second client of the same cluster needs, in another process perhaps. Holds secrets."""
+        self._options = parse_options(kafka)
+        self.request_timeout_ms = self._options.request_timeout_ms
+        self.retry_timeout_ms = self._options.retry_timeout_ms
+        self.metadata_max_age_ms = self._options.metadata_max_age_ms
         self.cluster_id = ""
         self.controller_id = -1
         self.features: dict[str, int] = {}
@@ -144,11 +130,13 @@ class Cluster:
             raise ClientClosed
         key = (host, port, purpose)
         open_one = self._connections.get(key)
-        if open_one is not None and open_one.is_open:
+        if open_one is not None and open_one.is_usable:
             return open_one
         task = self._connecting.get(key)
         if task is None:
-            task = asyncio.create_task(connect(host, port, self.client_id, self.connect_timeout_ms))
+            options = self._options
+            connecting = connect(host, port, options.client_id, options.connect_timeout_ms, options.security)
+            task = asyncio.create_task(connecting)
             self._connecting[key] = task
             task.add_done_callback(lambda done: self._connected(key, done))
         return await asyncio.shield(task)
@@ -160,6 +148,9 @@ class Cluster:
         if self._is_closed:
             done.result().abort("the client is closed")
         else:
+            before = self._connections.get(key)
+            if before is not None:
+                before.retire()
             made = self._connections[key] = done.result()
             if made.features_epoch >= self._features_epoch:
                 self.features, self._features_epoch = dict(made.features), made.features_epoch
@@ -172,7 +163,7 @@ class Cluster:
 
     async def any_connection(self) -> Connection:
         for (_, _, purpose), connection in self._connections.items():
-            if connection.is_open and purpose == GENERAL:
+            if connection.is_usable and purpose == GENERAL:
                 return connection
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         failure: ClientError | None = None

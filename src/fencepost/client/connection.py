@@ -6,11 +6,20 @@ the connection: every later answer would wait behind the missing one. Knows noth
 
 import asyncio
 import collections
+import ssl
 import struct
 from typing import Any, TypeVar
 
 from fencepost.client.apis import API_VERSIONS, Api
-from fencepost.client.errors import BrokerUnreachable, NotAKafkaBroker, RequestTimedOut, UnsupportedByBroker
+from fencepost.client.errors import (
+    BrokerUnreachable,
+    NotAKafkaBroker,
+    NotTrusted,
+    RequestTimedOut,
+    UnsupportedByBroker,
+)
+from fencepost.client.options import CONNECT_TIMEOUT_MS
+from fencepost.client.security import PLAINTEXT, Security
 from fencepost.version import __version__
 from fencepost.wire import messages
 from fencepost.wire.codec import decode
@@ -22,7 +31,9 @@ R = TypeVar("R")
 
 RESPONSE_MAX_BYTES = 512 * 1024 * 1024
 RECEIVE_BUFFER_BYTES = 64 * 1024
-CONNECT_TIMEOUT_MS = 10_000
+SESSION_SHARE = 0.85
+"""A session that the broker limits is replaced when this much of it is over."""
+_TLS_RECORDS = (0x15, 0x16)
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 
@@ -39,10 +50,20 @@ class Connection:
         self.features_epoch = -1
         self._protocol = protocol
         self._next_correlation_id = 0
+        self._usable_until = float("inf")
 
     @property
     def is_open(self) -> bool:
         return self._protocol.is_open
+
+    @property
+    def is_usable(self) -> bool:
+        """Open, and its session not about to end: the broker hangs up on whoever overstays (KIP-368)."""
+        return self._protocol.is_open and asyncio.get_running_loop().time() < self._usable_until
+
+    def retire(self) -> None:
+        """Close once everything that waits is answered."""
+        self._protocol.retire()
 
     def version_of(self, api: Api[Any, Any]) -> int:
         """The newest version both sides speak."""
@@ -103,6 +124,14 @@ class Connection:
         }
         self.features_epoch = answer.finalized_features_epoch
 
+    async def authenticate(self, security: Security, timeout_ms: int) -> None:
+        # Most clients need none of this.
+        from fencepost.client.sasl import authenticate
+
+        lifetime_ms = await authenticate(self, security, timeout_ms)
+        if lifetime_ms > 0:
+            self._usable_until = asyncio.get_running_loop().time() + lifetime_ms / 1000 * SESSION_SHARE
+
     def _decode_api_versions(self, frame: memoryview, version: int) -> messages.ApiVersionsResponse:
         # The header of this one answer is never flexible, and a refused version is answered in version 0.
         body = frame[_CORRELATION_ID.size :]
@@ -120,26 +149,53 @@ class Connection:
         await self._protocol.close()
 
 
-async def connect(host: str, port: int, client_id: str, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-    """A connection that has negotiated its versions. Raises BrokerUnreachable or NotAKafkaBroker."""
+async def connect(
+    host: str, port: int, client_id: str, timeout_ms: int = CONNECT_TIMEOUT_MS, security: Security = PLAINTEXT
+) -> Connection:
+    """A connection that is authenticated and has negotiated its versions.
+
+    Raises BrokerUnreachable, NotTrusted, NotAKafkaBroker or AuthenticationFailed.
+    """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     loop = asyncio.get_running_loop()
+    server_hostname = None if security.tls is None else host
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, protocol = await loop.create_connection(lambda: _Frames(address), host, port)
+            _, protocol = await loop.create_connection(
+                lambda: _Frames(address), host, port, ssl=security.tls, server_hostname=server_hostname
+            )
     except TimeoutError:
         raise BrokerUnreachable(address, f"no connection within {timeout_ms} ms") from None
+    except ssl.SSLError as error:
+        raise NotTrusted(address, _tls_reason(error)) from None
+    except ConnectionError as error:
+        handshaking = security.tls is not None and not isinstance(error, ConnectionRefusedError)
+        reason = "it hung up during the TLS handshake; does it speak TLS?" if handshaking else _reason(error)
+        raise BrokerUnreachable(address, reason) from None
     except OSError as error:
         raise BrokerUnreachable(address, _reason(error)) from None
     connection = Connection(address, protocol, client_id)
     try:
-        await connection.negotiate(timeout_ms)
+        try:
+            await connection.negotiate(timeout_ms)
+        except BrokerUnreachable as error:
+            # A broker that is going down does this, and every listener that expects TLS of somebody who does not.
+            hint = f"is the listener's security.protocol {security.protocol.value}, or one with TLS?"
+            raise BrokerUnreachable(address, f"{error.reason} before the first answer; {hint}") from None
+        if security.mechanism:
+            await connection.authenticate(security, timeout_ms)
     except RequestTimedOut:
         raise NotAKafkaBroker(address, f"it accepts a connection but says nothing for {timeout_ms} ms") from None
     except BaseException:
         connection.abort("negotiation failed")
         raise
     return connection
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _reason(error: OSError) -> str:
@@ -163,6 +219,7 @@ class _Frames(asyncio.BufferedProtocol):
         # A frame larger than the receive buffer is received in place: no copy of a large fetch.
         self._large: memoryview | None = None
         self._large_bytes = 0
+        self._is_retired = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -198,6 +255,9 @@ class _Frames(asyncio.BufferedProtocol):
         while end - position >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received, position)
             if not _CORRELATION_ID.size <= length <= RESPONSE_MAX_BYTES:
+                if self._received[position] in _TLS_RECORDS and self._received[position + 1] == 3:
+                    self.fail("it speaks TLS: set security.protocol to SSL or SASL_SSL")
+                    return
                 self.fail(f"it sent a frame of {length} bytes, which is not Kafka's protocol")
                 return
             start = position + _LENGTH.size
@@ -223,6 +283,13 @@ class _Frames(asyncio.BufferedProtocol):
         _, waiting = self._waiting.popleft()
         if not waiting.done():
             waiting.set_result(frame)
+        if self._is_retired:
+            self.retire()
+
+    def retire(self) -> None:
+        self._is_retired = True
+        if not self._waiting and self._transport is not None:
+            self._transport.close()
 
     def fail(self, reason: str) -> None:
         if self.is_open:

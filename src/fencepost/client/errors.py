@@ -53,10 +53,21 @@ class BrokerUnreachable(ClientError):
 class NotAKafkaBroker(ClientError):
     """Something listens, but what it says is not Kafka's protocol."""
 
-    advice = "check the port: a plaintext Kafka listener is needed (no TLS, no SASL)"
+    advice = "check the port, and that security.protocol is that of its listener"
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} does not answer as a Kafka broker: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class NotTrusted(ClientError):
+    """TLS could not be agreed on: the broker's certificate, or ours, or it does not speak TLS at all."""
+
+    advice = "check ssl.ca.location, and that the certificate names the address; or the port of the listener"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"no TLS with {address}: {reason}")
         self.address = address
         self.reason = reason
 

@@ -212,7 +212,7 @@ class AsyncTransactionalProducer:
         self._sender.has_written = True
         return TransactionHandle(
             bootstrap_servers=self._cluster.bootstrap_servers,
-            options=self._cluster.options,
+            options=self._cluster.given_options,
             transactional_id=self.transactional_id,
             identity=self.identity,
             protocol=self.protocol,

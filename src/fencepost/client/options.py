@@ -1,0 +1,57 @@
+"""The options of a client, by Kafka's names: with dots or underscores, with or without a leading `kafka.`."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.client.security import OPTION_NAMES, PLAINTEXT, InvalidOption, Security, security_of
+
+REQUEST_TIMEOUT_MS = 30_000
+RETRY_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 10_000
+METADATA_MAX_AGE_MS = 300_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientOptions:
+    client_id: str = "fencepost"
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    retry_timeout_ms: int = RETRY_TIMEOUT_MS
+    connect_timeout_ms: int = CONNECT_TIMEOUT_MS
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
+    security: Security = PLAINTEXT
+
+
+# Kafka's name where it is not ours with dots.
+_SYNONYMS = {"socket.connection.setup.timeout.ms": "connect.timeout.ms", "socket.timeout.ms": "request.timeout.ms"}
+
+
+def parse_options(options: Mapping[str, Any]) -> ClientOptions:
+    """Raises InvalidOption for what is not one, with the name that was probably meant."""
+    own = {
+        field.name.replace("_", "."): field for field in dataclasses.fields(ClientOptions) if field.name != "security"
+    }
+    values: dict[str, Any] = {}
+    secure: dict[str, Any] = {}
+    for given, value in options.items():
+        name = given.removeprefix("kafka.").replace("_", ".")
+        name = _SYNONYMS.get(name, name)
+        if name in OPTION_NAMES:
+            secure[name] = value
+        elif name in own:
+            values[own[name].name] = str(value) if name == "client.id" else _number(given, value)
+        else:
+            near = difflib.get_close_matches(name, [*own, *OPTION_NAMES, *_SYNONYMS], 1)
+            raise InvalidOption(given, "is not known", f"did you mean {near[0]}?" if near else "")
+    return ClientOptions(security=security_of(secure), **values)
+
+
+def _number(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise InvalidOption(name, f"{value!r} is not a number of milliseconds")
+    return number

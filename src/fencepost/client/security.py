@@ -1,0 +1,221 @@
+"""How a client proves who it is and whom it talks to: TLS and SASL, from Kafka's option names.
+
+Options are taken with dots or underscores, with or without a leading `kafka.`, as strings or as values; Java's and
+librdkafka's names are both understood where they differ. Reads key and certificate files; opens no connection.
+"""
+
+import dataclasses
+import enum
+import re
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fencepost.client.errors import ClientError
+from fencepost.client.scram import MECHANISMS as SCRAM_MECHANISMS
+
+TokenProvider = Callable[[], "str | Awaitable[str]"]
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+
+
+class InvalidOption(ClientError):
+    def __init__(self, name: str, reason: str, advice: str = "") -> None:
+        super().__init__(f"option {name}: {reason}")
+        self.name = name
+        self.reason = reason
+        self.advice = advice
+
+
+class SecurityProtocol(enum.Enum):
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Security:
+    """What `security_of` has understood. Not shown by `repr`: it holds secrets."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    mechanism: str = ""
+    username: str = ""
+    password: str = ""
+    token_provider: TokenProvider | None = None
+    tls: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        return f"Security({self.protocol.value}{', ' + self.mechanism if self.mechanism else ''})"
+
+
+PLAINTEXT = Security()
+
+OPTION_NAMES = frozenset(
+    {
+        "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config",
+        "sasl.oauthbearer.token", "sasl.oauthbearer.token.provider", "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.type",
+        "ssl.truststore.certificates", "ssl.truststore.password",
+        "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem",
+        "ssl.key.password", "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.key", "ssl.keystore.password",
+        "ssl.keystore.certificate.chain", "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+    }
+)  # fmt: skip
+
+
+def security_of(options: Mapping[str, Any]) -> Security:
+    """`options` under Kafka's names, with dots."""
+    given = options.get("security.protocol", "PLAINTEXT")
+    try:
+        protocol = SecurityProtocol(str(given).upper())
+    except ValueError:
+        known = ", ".join(protocol.value for protocol in SecurityProtocol)
+        raise InvalidOption("security.protocol", f"{given!r} is not one", f"choose from {known}") from None
+    security = Security(protocol, tls=_tls_context(options) if protocol.has_tls else None)
+    return _with_sasl(security, options) if protocol.has_sasl else security
+
+
+# SASL
+
+
+def _with_sasl(security: Security, options: Mapping[str, Any]) -> Security:
+    mechanism = str(options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "").upper()
+    if mechanism not in SASL_MECHANISMS:
+        reason = f"{mechanism!r} is not supported" if mechanism else "is needed"
+        raise InvalidOption("sasl.mechanism", reason, f"choose from {', '.join(SASL_MECHANISMS)}")
+    jaas = parse_jaas(str(options["sasl.jaas.config"])) if options.get("sasl.jaas.config") else {}
+    if mechanism == OAUTHBEARER:
+        return dataclasses.replace(security, mechanism=mechanism, token_provider=_token_provider(options, jaas))
+    username = options.get("sasl.username") or jaas.get("username")
+    password = options.get("sasl.password") or jaas.get("password")
+    if not username or password is None:
+        raise InvalidOption("sasl.username", "is needed", "give sasl.username and sasl.password, or sasl.jaas.config")
+    return dataclasses.replace(security, mechanism=mechanism, username=str(username), password=str(password))
+
+
+_JAAS_FIELD = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+
+
+def parse_jaas(text: str) -> dict[str, str]:
+    """The options of a login module: `<class> required name="value" ...;`"""
+    module = re.match(r"\s*[\w.$]+\s+(required|requisite|sufficient|optional)\b", text, re.IGNORECASE)
+    if module is None or not text.rstrip().endswith(";"):
+        raise InvalidOption(
+            "sasl.jaas.config", "is not a login module", 'write: <class> required username="..." password="...";'
+        )
+    found = {}
+    for name, double, single, bare in _JAAS_FIELD.findall(text[module.end() :]):
+        found[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
+    return found
+
+
+def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> TokenProvider:
+    from fencepost.client.oauth import ClientCredentials, StaticToken, UnsecuredToken
+
+    provider = options.get("sasl.oauthbearer.token.provider")
+    if provider is not None:
+        if not callable(provider):
+            raise InvalidOption("sasl.oauthbearer.token.provider", "is not a function that returns a token")
+        return provider  # type: ignore[no-any-return]
+    if options.get("sasl.oauthbearer.token"):
+        return StaticToken(str(options["sasl.oauthbearer.token"]))
+    url = options.get("sasl.oauthbearer.token.endpoint.url")
+    if url:
+        client_id = (
+            options.get("sasl.oauthbearer.client.credentials.client.id")
+            or options.get("sasl.oauthbearer.client.id")
+            or jaas.get("clientId")
+        )
+        secret = (
+            options.get("sasl.oauthbearer.client.credentials.client.secret")
+            or options.get("sasl.oauthbearer.client.secret")
+            or jaas.get("clientSecret")
+        )
+        if not client_id or not secret:
+            raise InvalidOption("sasl.oauthbearer.client.id", "is needed with a token endpoint, and so is the secret")
+        scope = options.get("sasl.oauthbearer.scope") or jaas.get("scope") or ""
+        return ClientCredentials(str(url), str(client_id), str(secret), str(scope))
+    if "unsecuredLoginStringClaim_sub" in jaas:
+        return UnsecuredToken(jaas["unsecuredLoginStringClaim_sub"])
+    raise InvalidOption(
+        "sasl.oauthbearer.token.provider",
+        "is needed",
+        "give a function, a token, or sasl.oauthbearer.token.endpoint.url with client id and secret",
+    )
+
+
+# TLS
+
+
+def _tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    algorithm = options.get("ssl.endpoint.identification.algorithm", "https")
+    context.check_hostname = str(algorithm or "").lower() not in ("", "none")
+    if str(options.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        _trust(context, options)
+    _identify(context, options)
+    return context
+
+
+def _trust(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    inline = options.get("ssl.truststore.certificates") or options.get("ssl.ca.pem")
+    name = "ssl.ca.location" if options.get("ssl.ca.location") else "ssl.truststore.location"
+    file = options.get(name)
+    try:
+        if inline:
+            context.load_verify_locations(cadata=str(inline))
+        elif file:
+            _require_pem(name, str(file), options.get("ssl.truststore.type"))
+            context.load_verify_locations(cafile=str(file))
+        else:
+            context.load_default_certs()
+    except OSError as error:
+        raise InvalidOption(name, f"cannot be read: {error}") from None
+
+
+def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    """The client's own certificate, for brokers that ask for one."""
+    chain = options.get("ssl.keystore.certificate.chain") or options.get("ssl.certificate.pem")
+    key = options.get("ssl.keystore.key") or options.get("ssl.key.pem")
+    store, certificate = options.get("ssl.keystore.location"), options.get("ssl.certificate.location")
+    password = options.get("ssl.key.password")
+    try:
+        if chain and key:
+            # The ssl module takes files only. The key is there no longer than it takes to read it.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
+                both.write(f"{key}\n{chain}\n")
+                both.flush()
+                context.load_cert_chain(both.name, password=password)
+        elif certificate:
+            context.load_cert_chain(str(certificate), options.get("ssl.key.location"), password)
+        elif store:
+            _require_pem("ssl.keystore.location", str(store), options.get("ssl.keystore.type"))
+            context.load_cert_chain(str(store), password=password)
+    except OSError as error:
+        raise InvalidOption("ssl.certificate.location", f"cannot be used: {error}") from None
+
+
+def _require_pem(name: str, file: str, kind: object) -> None:
+    if str(kind or "PEM").upper() != "PEM" or file.lower().endswith((".jks", ".p12", ".pfx")):
+        raise InvalidOption(
+            name,
+            "only PEM files are read",
+            "convert it: keytool -importkeystore ... -deststoretype PKCS12, then openssl pkcs12 -in ... -out file.pem",
+        )
