@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import lifecycle, load, report, requests, scale, throughput
+from bench import lifecycle, load, report, requests, scale, throughput, transactions
 from bench.experiment import Context, Experiment
 from bench.runner import Runner, say
 from bench.subjects import Launcher
@@ -20,7 +20,7 @@ TABLE_COLUMNS = 180
 
 def all_experiments() -> list[Experiment]:
     rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
-    return rows + scale.experiments()
+    return rows + transactions.experiments() + scale.experiments()
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -62,6 +62,7 @@ def main() -> int:
         return 2
     finally:
         context.java.close()
+        context.java_transactions.close()
         launcher.close()
     report.print_table(outcome, Console(width=TABLE_COLUMNS))
     words = ["python -m bench", f"--pairs {pairs}", "--quick" * options.quick, "--self-check" * options.self_check]

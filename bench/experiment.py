@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from bench.load import JavaTools, Librdkafka
 from bench.subjects import Launcher, Subject
+from bench.transaction_clients import JavaTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Context:
     quick: bool
     java: JavaTools = field(default_factory=JavaTools)
     librdkafka: Librdkafka = field(default_factory=Librdkafka)
+    java_transactions: JavaTransactions = field(default_factory=JavaTransactions)
     topics_made: int = 0
 
     @property

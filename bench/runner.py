@@ -180,7 +180,7 @@ def _row(
         names=names,
         ours=ours,
         theirs=theirs,
-        ratios=tuple(a / b if b else float("inf") for a, b in zip(ours, theirs, strict=True)),
+        ratios=tuple(a / b if b else 1.0 if a == b else float("inf") for a, b in zip(ours, theirs, strict=True)),
         work_unit=experiment.work_unit,
         cpu_per_work=cpu_per_work,
         cpu_ratio=cpu_ratio,

@@ -29,12 +29,12 @@ class RequestFailed(Exception):
         self.error_code = error_code
 
 
-def _string(value: str) -> bytes:
+def string(value: str) -> bytes:
     data = value.encode()
     return struct.pack(">h", len(data)) + data
 
 
-def _unsigned_varint(value: int) -> bytes:
+def unsigned_varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -43,11 +43,11 @@ def _unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _varint(value: int) -> bytes:
-    return _unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+def varint(value: int) -> bytes:
+    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _frame(api_key: int, version: int, correlation_id: int, body: bytes, flexible: bool = False) -> bytes:
+def frame(api_key: int, version: int, correlation_id: int, body: bytes, flexible: bool = False) -> bytes:
     header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
     payload = header + (b"\0" if flexible else b"") + body
     return struct.pack(">i", len(payload)) + payload
@@ -56,8 +56,8 @@ def _frame(api_key: int, version: int, correlation_id: int, body: bytes, flexibl
 def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
     records = bytearray()
     for delta, value in enumerate(values):
-        record = b"\0" + _varint(0) + _varint(delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
-        records += _varint(len(record)) + record
+        record = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
+        records += varint(len(record)) + record
     last = len(values) - 1
     checked = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
     checksum: int = crc32c.crc32c(checked)
@@ -67,9 +67,9 @@ def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
 def produce_request(topic: str, partition: int, batch: bytes, acks: int = -1) -> bytes:
     name = topic.encode()
     assert len(name) < 127, "produce_error_offset counts on a one-byte length"
-    body = b"\0" + struct.pack(">hi", acks, 30_000) + b"\x02" + _unsigned_varint(len(name) + 1) + name
-    body += b"\x02" + struct.pack(">i", partition) + _unsigned_varint(len(batch) + 1) + batch + b"\0\0\0"
-    return _frame(PRODUCE, PRODUCE_VERSION, 1, body, flexible=True)
+    body = b"\0" + struct.pack(">hi", acks, 30_000) + b"\x02" + unsigned_varint(len(name) + 1) + name
+    body += b"\x02" + struct.pack(">i", partition) + unsigned_varint(len(batch) + 1) + batch + b"\0\0\0"
+    return frame(PRODUCE, PRODUCE_VERSION, 1, body, flexible=True)
 
 
 def produce_error_offset(topic: str) -> int:
@@ -98,6 +98,15 @@ class Connection:
         (size,) = struct.unpack(">i", self._receive(4))
         return self._receive(size)[4:]
 
+    def call_many(self, requests: Sequence[bytes]) -> list[bytes]:
+        """All in flight at once; the bodies of the answers in order."""
+        self._socket.sendall(b"".join(requests))
+        answers = []
+        for _ in requests:
+            (size,) = struct.unpack(">i", self._receive(4))
+            answers.append(self._receive(size)[4:])
+        return answers
+
     def _receive(self, size: int) -> bytes:
         data = bytearray(size)
         view = memoryview(data)
@@ -111,13 +120,13 @@ class Connection:
 
     def brokers(self) -> int:
         """How many brokers Metadata names: the first real answer of a broker that starts."""
-        body = self.call(_frame(METADATA, 1, 2, struct.pack(">i", 0)))
+        body = self.call(frame(METADATA, 1, 2, struct.pack(">i", 0)))
         (count,) = struct.unpack_from(">i", body)
         return int(count)
 
     def topics(self) -> int:
         """How many topics Metadata names when asked for all of them."""
-        body = self.call(_frame(METADATA, 1, 3, struct.pack(">i", -1)))
+        body = self.call(frame(METADATA, 1, 3, struct.pack(">i", -1)))
         (brokers,) = struct.unpack_from(">i", body)
         position = 4
         for _ in range(brokers):
@@ -129,11 +138,11 @@ class Connection:
         return int(count)
 
     def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
-        settings = struct.pack(">i", len(configs)) + b"".join(_string(n) + _string(v) for n, v in configs.items())
+        settings = struct.pack(">i", len(configs)) + b"".join(string(n) + string(v) for n, v in configs.items())
         body = struct.pack(">i", len(topics))
         for topic, partitions in topics.items():
-            body += _string(topic) + struct.pack(">ihi", partitions, 1, 0) + settings
-        answer = self.call(_frame(CREATE_TOPICS, 4, 4, body + struct.pack(">i?", 60_000, False)))
+            body += string(topic) + struct.pack(">ihi", partitions, 1, 0) + settings
+        answer = self.call(frame(CREATE_TOPICS, 4, 4, body + struct.pack(">i?", 60_000, False)))
         self._check_topics("CreateTopics", answer, has_message=True)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -150,8 +159,8 @@ class Connection:
                 time.sleep(0.01)
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        body = struct.pack(">i", len(topics)) + b"".join(_string(topic) for topic in topics)
-        answer = self.call(_frame(DELETE_TOPICS, 3, 5, body + struct.pack(">i", 60_000)))
+        body = struct.pack(">i", len(topics)) + b"".join(string(topic) for topic in topics)
+        answer = self.call(frame(DELETE_TOPICS, 3, 5, body + struct.pack(">i", 60_000)))
         self._check_topics("DeleteTopics", answer, has_message=False)
 
     def _check_topics(self, request: str, answer: bytes, has_message: bool) -> None:
@@ -170,9 +179,9 @@ class Connection:
 
     def end_offset(self, topic: str, partitions: int) -> int:
         """The sum of the partitions' latest offsets."""
-        body = struct.pack(">ibi", -1, 0, 1) + _string(topic) + struct.pack(">i", partitions)
+        body = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">i", partitions)
         body += b"".join(struct.pack(">iq", partition, -1) for partition in range(partitions))
-        answer = self.call(_frame(LIST_OFFSETS, 2, 6, body))
+        answer = self.call(frame(LIST_OFFSETS, 2, 6, body))
         position = 4 + 4 + 2 + len(topic.encode()) + 4
         total = 0
         for _ in range(partitions):
