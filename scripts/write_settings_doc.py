@@ -25,7 +25,8 @@ def allowed_text(setting: Setting) -> str:
         return ", ".join(f"`{choice}`" for choice in setting.choices)
     low = "" if setting.minimum is None else f"≥ {setting.minimum:,.0f}"
     high = "" if setting.maximum is None else f"≤ {setting.maximum:,.0f}"
-    return " ".join(part for part in (low, high) if part)
+    also = "".join(f", or {number}" for number in setting.also)
+    return " ".join(part for part in (low, high) if part) + also
 
 
 def table(settings: Mapping[str, Setting]) -> list[str]:

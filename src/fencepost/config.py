@@ -11,6 +11,8 @@ from typing import Any
 
 from fencepost.settings import INT_MAX, LONG_MAX, InvalidSetting, Setting, declared_settings, parse_settings, setting
 
+# All replicas, or partition:broker.
+_REPLICA = r"\*|[0-9]+:[0-9]+"
 _POLICIES = ("compact", "delete")
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -24,7 +26,7 @@ class TopicConfig:
         "string", "producer", "Codec the log keeps; `producer` keeps what was sent.", choices=_CODECS
     )
     compression_gzip_level: int = setting(
-        "int", -1, "Level when the broker itself compresses with gzip.", minimum=-1, maximum=9
+        "int", -1, "Level when the broker itself compresses with gzip.", minimum=1, maximum=9, also=(-1,)
     )
     compression_lz4_level: int = setting(
         "int", 9, "Level when the broker itself compresses with lz4.", minimum=1, maximum=17
@@ -39,10 +41,12 @@ class TopicConfig:
     flush_messages: int = setting("long", LONG_MAX, "Force a sync after this many records.", minimum=1)
     flush_ms: int = setting("long", LONG_MAX, "Force a sync after this time.", minimum=0)
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        "list", (), "Replicas whose catching up is throttled."
+        "list", (), "Replicas whose catching up is throttled.", pattern=_REPLICA
     )
     index_interval_bytes: int = setting("int", 4096, "Bytes of log between two index entries.", minimum=0)
-    leader_replication_throttled_replicas: tuple[str, ...] = setting("list", (), "Replicas whose serving is throttled.")
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "list", (), "Replicas whose serving is throttled.", pattern=_REPLICA
+    )
     max_compaction_lag_ms: int = setting("long", LONG_MAX, "Longest time a record may wait for compaction.", minimum=1)
     max_message_bytes: int = setting("int", 1_048_588, "Largest batch accepted.", minimum=0)
     message_timestamp_after_max_ms: int = setting(
@@ -116,7 +120,9 @@ class BrokerConfig:
 
     # Defaults of topics
     compression_type: str = setting("string", "producer", "Codec of topics.", choices=_CODECS, dynamic=True)
-    compression_gzip_level: int = setting("int", -1, "See the topic setting.", minimum=-1, maximum=9, dynamic=True)
+    compression_gzip_level: int = setting(
+        "int", -1, "See the topic setting.", minimum=1, maximum=9, also=(-1,), dynamic=True
+    )
     compression_lz4_level: int = setting("int", 9, "See the topic setting.", minimum=1, maximum=17, dynamic=True)
     compression_zstd_level: int = setting("int", 3, "See the topic setting.", minimum=-131072, maximum=22, dynamic=True)
     log_cleanup_policy: tuple[str, ...] = setting(

@@ -6,6 +6,7 @@ is in the field's metadata, so that the command line, `AlterConfigs` and `Descri
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,10 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] | None = None
+    also: tuple[int, ...] = ()
+    """Numbers allowed besides those between minimum and maximum."""
+    pattern: str | None = None
+    """What each item of a list must look like."""
     dynamic: bool = False
 
     def parse(self, text: str) -> Any:
@@ -37,6 +42,8 @@ class Setting:
         return value
 
     def _check(self, text: str, value: Any) -> None:
+        if value in self.also:
+            return
         if self.minimum is not None and value < self.minimum:
             raise InvalidSetting(
                 f"Invalid value {text} for configuration {self.name}: Value must be at least {self.minimum:g}"
@@ -44,6 +51,10 @@ class Setting:
         if self.maximum is not None and value > self.maximum:
             raise InvalidSetting(
                 f"Invalid value {text} for configuration {self.name}: Value must be no more than {self.maximum:g}"
+            )
+        if self.pattern is not None and not all(re.fullmatch(self.pattern, item) for item in value):
+            raise InvalidSetting(
+                f"Invalid value {text} for configuration {self.name}: every item must look like {self.pattern}"
             )
         if self.choices is not None:
             for item in value if isinstance(value, tuple) else (value,):
@@ -68,15 +79,22 @@ def _parse_boolean(text: str) -> bool:
     return lowered == "true"
 
 
+def _parse_number(text: str) -> int:
+    # As Java does: no underscores, no digits of other scripts.
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError(text)
+    return int(text)
+
+
 def _parse_int(text: str) -> int:
-    value = int(text)
+    value = _parse_number(text)
     if not -INT_MAX - 1 <= value <= INT_MAX:
         raise ValueError(text)
     return value
 
 
 def _parse_long(text: str) -> int:
-    value = int(text)
+    value = _parse_number(text)
     if not -LONG_MAX - 1 <= value <= LONG_MAX:
         raise ValueError(text)
     return value
@@ -100,6 +118,8 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] | None = None,
+    also: tuple[int, ...] = (),
+    pattern: str | None = None,
     dynamic: bool = False,
 ) -> Any:
     metadata = {
@@ -108,6 +128,8 @@ def setting(
         "minimum": minimum,
         "maximum": maximum,
         "choices": choices,
+        "also": also,
+        "pattern": pattern,
         "dynamic": dynamic,
     }
     return dataclasses.field(default=default, metadata=metadata)
