@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import lifecycle, load, report, requests, scale, throughput, transactions
+from bench import lifecycle, load, report, requests, scale, throughput, transaction_growth, transactions
 from bench.experiment import Context, Experiment
 from bench.runner import Runner, say
 from bench.subjects import Launcher
@@ -20,7 +20,7 @@ TABLE_COLUMNS = 180
 
 def all_experiments() -> list[Experiment]:
     rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
-    return rows + transactions.experiments() + scale.experiments()
+    return rows + transactions.experiments() + scale.experiments() + transaction_growth.experiments()
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

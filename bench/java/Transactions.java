@@ -1,11 +1,10 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -18,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Out: one line of JSON, or "failed: why". Producers stay open between samples, until "close".
  */
 public final class Transactions {
-    private static final Map<String, List<KafkaProducer<byte[], byte[]>>> OPEN = new HashMap<>();
+    private static final Map<String, Map<Integer, KafkaProducer<byte[], byte[]>>> OPEN = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -34,7 +33,7 @@ public final class Transactions {
     }
 
     private static String close() {
-        OPEN.values().forEach(producers -> producers.forEach(KafkaProducer::close));
+        OPEN.values().forEach(producers -> producers.values().parallelStream().forEach(KafkaProducer::close));
         OPEN.clear();
         return "{}";
     }
@@ -57,10 +56,8 @@ public final class Transactions {
         int records = Integer.parseInt(words[4]);
         byte[] value = new byte[Integer.parseInt(words[5])];
         long length = (long) (Double.parseDouble(words[6]) * 1e9);
-        List<KafkaProducer<byte[], byte[]>> producers = OPEN.computeIfAbsent(bootstrap, any -> new ArrayList<>());
-        while (producers.size() < ids) {
-            producers.add(open(bootstrap, words[7] + "-" + producers.size()));
-        }
+        Map<Integer, KafkaProducer<byte[], byte[]>> producers =
+                OPEN.computeIfAbsent(bootstrap, any -> new ConcurrentHashMap<>());
         CountDownLatch ready = new CountDownLatch(ids);
         CountDownLatch go = new CountDownLatch(1);
         AtomicReference<Exception> failure = new AtomicReference<>();
@@ -71,7 +68,8 @@ public final class Transactions {
             int number = i;
             threads[i] = new Thread(() -> {
                 try {
-                    KafkaProducer<byte[], byte[]> producer = producers.get(number);
+                    KafkaProducer<byte[], byte[]> producer =
+                            producers.computeIfAbsent(number, any -> open(bootstrap, words[7] + "-" + number));
                     int next = number;
                     // The first transaction learns where the topic's partitions are.
                     next = transaction(producer, topic, partitions, next, records, value, null, 0);

@@ -331,10 +331,12 @@ enum { PRODUCER = 0, CONSUMER = 1, MSG_F_COPY = 2, MSG_F_BLOCK = 4, PARTITION_EO
 
 static rd_kafka_conf_t *(*conf_new)(void);
 static int (*conf_set)(rd_kafka_conf_t *, const char *, const char *, char *, size_t);
+static void (*conf_set_dr_msg_cb)(rd_kafka_conf_t *, void (*)(rd_kafka_t *, const rd_kafka_message_t *, void *));
 static rd_kafka_t *(*kafka_new)(int, rd_kafka_conf_t *, char *, size_t);
 static rd_kafka_topic_t *(*topic_new)(rd_kafka_t *, const char *, void *);
 static int (*produce)(rd_kafka_topic_t *, int32_t, int, void *, size_t, const void *, size_t, void *);
 static int (*flush)(rd_kafka_t *, int);
+static int (*kafka_poll)(rd_kafka_t *, int);
 static rd_kafka_queue_t *(*queue_new)(rd_kafka_t *);
 static int (*consume_start_queue)(rd_kafka_topic_t *, int32_t, int64_t, rd_kafka_queue_t *);
 static ssize_t (*consume_batch_queue)(rd_kafka_queue_t *, int, rd_kafka_message_t **, size_t);
@@ -356,10 +358,12 @@ static void open_librdkafka(const char *path) {
     if (!library) fail("librdkafka", dlerror());
     conf_new = symbol(library, "rd_kafka_conf_new");
     conf_set = symbol(library, "rd_kafka_conf_set");
+    conf_set_dr_msg_cb = symbol(library, "rd_kafka_conf_set_dr_msg_cb");
     kafka_new = symbol(library, "rd_kafka_new");
     topic_new = symbol(library, "rd_kafka_topic_new");
     produce = symbol(library, "rd_kafka_produce");
     flush = symbol(library, "rd_kafka_flush");
+    kafka_poll = symbol(library, "rd_kafka_poll");
     queue_new = symbol(library, "rd_kafka_queue_new");
     consume_start_queue = symbol(library, "rd_kafka_consume_start_queue");
     consume_batch_queue = symbol(library, "rd_kafka_consume_batch_queue");
@@ -376,11 +380,18 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     if (conf_set(conf, name, value, error, sizeof error)) fail("setting", error);
 }
 
+/* A commit polls for delivery reports. Where nobody asked for any, nothing wakes it, and it looks every 10 ms. */
+static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *message, void *opaque) {
+    (void)kafka, (void)opaque;
+    if (message->err) fail("delivery", err2str(message->err));
+}
+
 static rd_kafka_t *client(int type, const char *bootstrap, const char *id, int settings, char **setting) {
     char error[512], name[256];
     rd_kafka_conf_t *conf = conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     if (id) set(conf, "transactional.id", id);
+    if (type == PRODUCER) conf_set_dr_msg_cb(conf, on_delivery);
     for (int i = 0; i < settings; i++) {
         char *value = strchr(setting[i], '=');
         if (!value) fail("setting", setting[i]);
@@ -543,7 +554,11 @@ static int run_interval(int count, char **argument) {
                 if (due > now) sleep_until(due), now = now_ns();
             }
             memcpy(value, &now, sizeof now);
-            if (produce(topic, 0, MSG_F_BLOCK | MSG_F_COPY, value, size, NULL, 0, NULL)) fail("produce", "refused");
+            while (produce(topic, 0, MSG_F_COPY, value, size, NULL, 0, NULL)) {
+                if (errno != ENOBUFS) fail("produce", strerror(errno));
+                kafka_poll(kafka, 1);
+            }
+            if (sent % 1024 == 0 || rate > 0) kafka_poll(kafka, 0);
         }
         if (interval) check("commit_transaction", commit_transaction(kafka, 60000)), ended++;
         now = now_ns();
