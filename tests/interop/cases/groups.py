@@ -126,6 +126,16 @@ def member_ids_begin_with_the_client_id_or_the_instance_id(peer: Peer) -> Any:
     return found
 
 
+def await_rebalance(peer: Peer, group: str, member: dict[str, Any]) -> int:
+    """A member learns by its heartbeat that another one has come; returns what the heartbeat was answered."""
+    deadline = time.monotonic() + 10
+    while not (code := heartbeat(peer, group, member["GenerationId"], member["MemberId"])):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return code
+
+
 @case
 def two_members_rebalance(peer: Peer) -> Any:
     group = peer.name("g")
@@ -134,13 +144,7 @@ def two_members_rebalance(peer: Peer) -> Any:
     required = other.call("JoinGroup", 7, join_request(group))
     other.send("JoinGroup", 7, join_request(group, required["MemberId"]))
     steps: list[Any] = [comparable(required)]
-    # The first member learns of it by its heartbeat, and joins again.
-    deadline = time.monotonic() + 10
-    while (
-        code := heartbeat(peer, group, first["GenerationId"], first["MemberId"])
-    ) == 0 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    steps.append(code)
+    steps.append(await_rebalance(peer, group, first))
     steps.append(comparable(peer.call("DescribeGroups", 5, {"Groups": [group]}))["Groups"][0]["GroupState"])
     again = peer.call("JoinGroup", 7, join_request(group, first["MemberId"]))
     joined = other.receive("JoinGroup", 7)
@@ -175,14 +179,13 @@ def two_members_rebalance(peer: Peer) -> Any:
 
 @case
 def members_agree_on_the_first_common_protocol(peer: Peer) -> Any:
-    group = peer.name("g")
-    first = join(peer, group, protocols=("sticky", "range", "roundrobin"))
+    group, mine, yours = peer.name("g"), ("sticky", "range", "roundrobin"), ("range", "roundrobin")
+    first = stable(peer, group, protocols=mine)
     other = peer.connect("other")
-    required = other.call("JoinGroup", 7, join_request(group, protocols=("range", "roundrobin")))
-    other.send("JoinGroup", 7, join_request(group, required["MemberId"], protocols=("range", "roundrobin")))
-    again = peer.call(
-        "JoinGroup", 7, join_request(group, first["MemberId"], protocols=("sticky", "range", "roundrobin"))
-    )
+    required = other.call("JoinGroup", 7, join_request(group, protocols=yours))
+    other.send("JoinGroup", 7, join_request(group, required["MemberId"], protocols=yours))
+    await_rebalance(peer, group, first)
+    again = peer.call("JoinGroup", 7, join_request(group, first["MemberId"], protocols=mine))
     joined = other.receive("JoinGroup", 7)
     return first["ProtocolName"], again["ProtocolName"], joined["ProtocolName"]
 
