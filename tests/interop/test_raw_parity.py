@@ -30,6 +30,10 @@ REQUIRED_APIS = {
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
     with ApacheKafka() as apache, FencepostProcess() as fencepost:
+        for broker in (apache, fencepost):
+            with Peer(broker, "warm up") as peer:
+                # Asking for a coordinator makes the offsets topic; group calls alone do not.
+                peer.settled("FindCoordinator", 2, {"Key": "any", "KeyType": 0})
         yield apache, fencepost
 
 
