@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.exactly_once.copiers.plan import Plan
 from tests.exactly_once.loops import INPUT_PARTITIONS, OUTPUT_PARTITIONS, Input, Loop, make_inputs, produce_inputs

@@ -1,7 +1,7 @@
 """Each client's consume-transform-produce loop comes out exactly once, whoever is killed meanwhile.
 
-Two processes of the client share the inputs as one group. They and the broker are killed with SIGKILL in random turns and
-started again at once. `python -m tests.exactly_once` runs the same at length.
+Two processes of the client share the inputs as one group. They and the broker are killed with SIGKILL in random turns
+and started again at once. `python -m tests.exactly_once` runs the same at length.
 """
 
 import os
@@ -42,3 +42,4 @@ def test_every_input_is_copied_exactly_once_through_kills_of(client: str, loop: 
     if CLIENTS[client].speaks_tv2:
         # TV2 was negotiated: an epoch per transaction, not per start of a producer.
         assert sum(result.epochs.values()) >= result.transactions
+        assert max(result.epochs.values()) > 2

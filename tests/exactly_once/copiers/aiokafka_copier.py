@@ -2,7 +2,9 @@
 
 Its producer sends offsets with the group's name only, not with the member's generation, so the broker cannot fence a
 member that lost its partitions. The way that holds without it is the older one: a transactional id per input partition.
-Who gets a partition starts that id's producer first, which fences the last owner, and reads the committed position then.
+Who gets a partition starts that id's producer first, which fences the last owner and waits for the end of its last
+transaction, and reads the committed position then. Later the position is remembered instead: aiokafka's consumer does
+not ask for stable offsets, so just after a commit the broker may still tell it the position before.
 """
 
 import asyncio
@@ -23,9 +25,9 @@ class Copier(ConsumerRebalanceListener):  # type: ignore[misc]
         self._plan = plan
         self._dice = Dice(plan)
         self._producers: dict[TopicPartition, AIOKafkaProducer] = {}
+        self._positions: dict[TopicPartition, int] = {}
         # A rebalance, which aiokafka runs in the background, waits for the transaction at hand.
         self._busy = asyncio.Lock()
-        self._assignments = 0
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=plan.bootstrap,
             group_id=plan.group,
@@ -45,29 +47,30 @@ class Copier(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.subscribe([self._plan.source], listener=self)
         await _until_it_works(self._consumer.start)
         while not stopping.is_set():
-            assignments = self._assignments
             found = await self._consumer.getmany(timeout_ms=200, max_records=self._plan.inputs_per_transaction)
             async with self._busy:
                 for partition, records in found.items():
-                    if assignments == self._assignments and partition in self._producers:
+                    if partition not in self._producers:
+                        continue
+                    if records[0].offset == self._positions[partition]:
                         await self._one_transaction(partition, records)
+                    else:
+                        # Read before a rebalance or an abort that set the position anew.
+                        self._seek(partition)
         await self._consumer.stop()
         for producer in self._producers.values():
-            await producer.stop()
+            await _stop(producer)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         async with self._busy:
-            self._assignments += 1
             producers, self._producers = self._producers, {}
             for producer in producers.values():
-                await producer.stop()
+                await _stop(producer)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         async with self._busy:
-            self._assignments += 1
             for partition in assigned:
-                self._producers[partition] = await self._new_producer(partition)
-                await self._rewind(partition)
+                await self._start_over(partition)
 
     async def _one_transaction(self, partition: TopicPartition, records: list[Any]) -> None:
         try:
@@ -77,12 +80,14 @@ class Copier(ConsumerRebalanceListener):  # type: ignore[misc]
             try:
                 await self._producers[partition].abort_transaction()
                 say("aborted", cause=cause)
+                # Back to the committed position: the consumer's own one is after what was not committed.
+                self._seek(partition)
             except KafkaError as second:
                 say("recreated", cause=f"{cause}, {type(second).__name__}")
-                await self._producers[partition].stop()
-                self._producers[partition] = await self._new_producer(partition)
-            await self._rewind(partition)
+                await _stop(self._producers[partition])
+                await self._start_over(partition)
         else:
+            self._positions[partition] = records[-1].offset + 1
             say("committed", count=len(records))
 
     async def _copy(self, partition: TopicPartition, records: list[Any]) -> None:
@@ -115,18 +120,28 @@ class Copier(ConsumerRebalanceListener):  # type: ignore[misc]
                 return producer
             except KafkaError as problem:
                 say("recreated", cause=type(problem).__name__)
-                await producer.stop()
+                await _stop(producer)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _rewind(self, partition: TopicPartition) -> None:
-        """Back to the committed position: the consumer's own one is after what was not committed."""
+    async def _start_over(self, partition: TopicPartition) -> None:
+        async def read_position() -> None:
+            self._positions[partition] = await self._consumer.committed(partition) or 0
 
-        async def once() -> None:
-            committed = await self._consumer.committed(partition) or 0
-            if partition in self._consumer.assignment():
-                self._consumer.seek(partition, committed)
+        self._producers[partition] = await self._new_producer(partition)
+        await _until_it_works(read_position)
+        self._seek(partition)
 
-        await _until_it_works(once)
+    def _seek(self, partition: TopicPartition) -> None:
+        if partition in self._consumer.assignment():
+            self._consumer.seek(partition, self._positions[partition])
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    try:
+        await producer.stop()
+    except KafkaError as problem:
+        # It tells once more what it failed of.
+        say("stopped", cause=type(problem).__name__)
 
 
 async def _until_it_works(call: Any) -> None:

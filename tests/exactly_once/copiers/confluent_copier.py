@@ -102,7 +102,7 @@ class Copier:
         self._persist(lambda: self._producer.commit_transaction(CALL_TIMEOUT_SECONDS))
 
     def _positions(self) -> list[TopicPartition]:
-        offsets = {message.partition(): message.offset() + 1 for message in self._batch}
+        offsets = {message.partition() or 0: (message.offset() or 0) + 1 for message in self._batch}
         return [TopicPartition(self._plan.source, partition, offset) for partition, offset in offsets.items()]
 
     def _persist(self, call) -> None:  # type: ignore[no-untyped-def]

@@ -38,11 +38,19 @@ class Copier:
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            batch = self._consumer.poll(200)
-            if batch:
+            if batch := self._poll():
                 self._one_transaction(batch)
         self._consumer.close()
         self._producer.close()
+
+    def _poll(self) -> Batch:
+        try:
+            return self._consumer.poll(200)  # type: ignore[no-any-return]
+        except KafkaError as problem:
+            # No connection to the broker at the moment.
+            say("retried", cause=type(problem).__name__)
+            time.sleep(RETRY_SECONDS)
+            return {}
 
     def _one_transaction(self, batch: Batch) -> None:
         try:
