@@ -234,7 +234,7 @@ def prepare_transactions(data: Path, wanted: int) -> int:
             entry = journal.decode_entry(record.key or b"", record.value)
             if prepared == wanted or entry.record is None or entry.record.state is not TransactionState.ONGOING:
                 continue
-            decided = dataclasses.replace(entry.record, state=TransactionState.PREPARE_COMMIT)
+            decided = entry.record._replace(state=TransactionState.PREPARE_COMMIT)
             written = journal.encode_entry(dataclasses.replace(entry, record=decided))
             batch = build_batch([(int(time.time() * 1000), written.key, written.value, ())])
             stamp(batch, 0, next_offset, 0)

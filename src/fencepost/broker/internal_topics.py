@@ -10,7 +10,7 @@ from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import AppendOutcome, CoordinatorRuntime
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
-from fencepost.wire.batch import build_batch
+from fencepost.wire.batch import build_batch, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -70,12 +70,15 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
     ) -> Promise[AppendOutcome]:
         now_ms = node.clock.wall_ms()
         target = node.partition(topic, partition)
-        batch = build_batch(
-            [(now_ms, record.key, record.value, ()) for record in records],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=transactional,
-        )
+        if len(records) == 1 and not transactional:
+            batch = build_single(now_ms, records[0].key, records[0].value)
+        else:
+            batch = build_batch(
+                [(now_ms, record.key, record.value, ()) for record in records],
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=transactional,
+            )
         appended = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard)
         promise: Promise[AppendOutcome] = Promise()
 

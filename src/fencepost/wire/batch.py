@@ -50,6 +50,9 @@ DELETE_HORIZON_MASK = 0x40
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
+# The header in two: up to the CRC, and what the CRC covers.
+_FRONT = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
 _OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -193,6 +196,10 @@ def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None
 def encode_varint(value: int) -> bytes:
     """A zigzag varint, as record fields are written. Takes 64-bit values too."""
     value = (value << 1) ^ (value >> 63)
+    return _ONE_BYTE[value] if value < 0x80 else encode_unsigned_varint(value)
+
+
+def encode_unsigned_varint(value: int) -> bytes:
     if value < 0x80:
         return _ONE_BYTE[value]
     parts = bytearray()
@@ -306,6 +313,33 @@ def assemble_batch(
     return batch
 
 
+def build_single(
+    timestamp: int,
+    key: bytes,
+    value: bytes | None,
+    *,
+    attributes: int = 0,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """`build_batch` for one record without headers: what coordinators and markers write, many times a transaction."""
+    if value is None:
+        body = b"".join((b"\0\0\0", encode_unsigned_varint(len(key) << 1), key, b"\x01\0"))
+    else:
+        sizes = encode_unsigned_varint(len(key) << 1), encode_unsigned_varint(len(value) << 1)
+        body = b"".join((b"\0\0\0", sizes[0], key, sizes[1], value, b"\0"))
+    covered = b"".join((
+        _COVERED.pack(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1),
+        encode_unsigned_varint(len(body) << 1),
+        body,
+    ))  # fmt: skip
+    length = ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES + len(covered)
+    front = _FRONT.pack(base_offset, length, partition_leader_epoch, CURRENT_MAGIC, crc32c(covered))
+    return bytearray(front + covered)
+
+
 def control_batch(
     kind: ControlType,
     coordinator_epoch: int,
@@ -318,14 +352,15 @@ def control_batch(
     """The marker that ends a transaction in one partition: 78 bytes."""
     key = _CONTROL_KEY.pack(0, kind)
     value = _END_TRANSACTION_VALUE.pack(0, coordinator_epoch)
-    return build_batch(
-        [(timestamp_ms, key, value, ())],
+    return build_single(
+        timestamp_ms,
+        key,
+        value,
+        attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
     )
 
 

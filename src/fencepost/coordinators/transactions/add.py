@@ -51,8 +51,7 @@ def decide_add(
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
     if record.state is TransactionState.ONGOING and partitions <= record.partitions:
         return None
-    return dataclasses.replace(
-        record,
+    return record._replace(
         state=TransactionState.ONGOING,
         partitions=record.partitions | partitions,
         previous_producer_id=record.producer_id,
@@ -151,7 +150,7 @@ class Adds:
                 continue
             admitted.append(call)
             partitions = own_target.partitions if target is None else target.partitions | own_target.partitions
-            target = own_target if target is None else dataclasses.replace(target, partitions=partitions)
+            target = own_target if target is None else target._replace(partitions=partitions)
         if target is not None:
             self._write(metadata, target, admitted)
         for call, answer in answers:

@@ -5,7 +5,6 @@ epoch with every end: a call with the epoch before the current one is the retry 
 epoch means the present transaction. The functions here only decide; None means that there is nothing to write.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 from fencepost.coordinators.context import Now
@@ -111,8 +110,8 @@ def _bumped(
     # A kept transaction never meets the last epoch: keeping rotates before that.
     rotated_to = next_producer_id() if is_exhausted(client.producer_epoch) else NO_PRODUCER_ID
     bumped = ProducerPair(client.producer_id, min(client.producer_epoch + 1, EPOCH_MAX))
-    return dataclasses.replace(
-        _prepared(record, is_commit, bumped, rotated_to, now, PROTOCOL_2), last_producer_epoch=client.producer_epoch
+    return _prepared(record, is_commit, bumped, rotated_to, now, PROTOCOL_2)._replace(
+        last_producer_epoch=client.producer_epoch
     )
 
 
@@ -123,7 +122,7 @@ def fenced_record(record: TransactionRecord, now: Now, transaction_version: int)
     protocol = PROTOCOL_2 if transaction_version >= PROTOCOL_2 else PROTOCOL_1
     aborted = _prepared(record, False, bumped, NO_PRODUCER_ID, now, protocol)
     last = client.producer_epoch if protocol == PROTOCOL_2 else NO_PRODUCER_EPOCH
-    return dataclasses.replace(aborted, last_producer_epoch=last)
+    return aborted._replace(last_producer_epoch=last)
 
 
 def _prepared(
@@ -142,8 +141,7 @@ def _prepared(
         # Kept over a rotation: the data lies under the old producer id, whose own epoch fences its writer.
         marker_epoch = min(record.producer_epoch + 1, EPOCH_MAX)
         next_pair = client
-    return dataclasses.replace(
-        record,
+    return record._replace(
         producer_epoch=marker_epoch,
         next_producer_id=next_pair.producer_id,
         next_producer_epoch=next_pair.producer_epoch,
@@ -162,8 +160,7 @@ def completed_record(record: TransactionRecord, now: Now) -> TransactionRecord:
     # After a rotation the old id is remembered, to know a retry by. A client that kept a transaction had the new one
     # before, and whoever still comes with the old one is a zombie.
     previous_producer_id = producer_id if record.next_producer_epoch >= 0 else record.producer_id
-    return dataclasses.replace(
-        record,
+    return record._replace(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         previous_producer_id=previous_producer_id,

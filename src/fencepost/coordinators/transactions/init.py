@@ -107,8 +107,7 @@ def _initialise(
     elif expected != last or current == EPOCH_MAX:
         raise Refused(ErrorCode.PRODUCER_FENCED, RefusalCause.STALE_EPOCH)
     # Else it is the retry of a call whose answer was lost: the same epoch again.
-    return dataclasses.replace(
-        record,
+    return record._replace(
         producer_id=producer_id,
         producer_epoch=epoch,
         last_producer_epoch=last,
@@ -134,8 +133,7 @@ def _keep(record: TransactionRecord, call: InitCall, now: Now, next_producer_id:
     else:
         # Rotated early enough that ending the kept transaction still has an epoch to bump to.
         client_next = ProducerPair(next_producer_id(), 0)
-    kept = dataclasses.replace(
-        record,
+    kept = record._replace(
         next_producer_id=client_next.producer_id,
         next_producer_epoch=client_next.producer_epoch,
         last_producer_epoch=NO_PRODUCER_EPOCH if call.expected is None else client.producer_epoch,

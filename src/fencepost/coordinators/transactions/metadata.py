@@ -5,7 +5,6 @@
 way. Its record changes only by `apply`, which the runtime's replay calls.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.coordinators.transactions.errors import IllegalTransition
@@ -42,8 +41,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= EPOCH_EXHAUSTED
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TransactionRecord:
+class TransactionRecord(NamedTuple):
     producer_id: int
     """With the epoch: the pair the open transaction is written and marked under."""
     producer_epoch: int

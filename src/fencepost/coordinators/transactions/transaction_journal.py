@@ -2,15 +2,19 @@
 
 Owns what a key and a value look like as bytes, and which version is written: 1, with its tags, from
 `transaction.version` 1 on, else 0. Both can be read; unknown versions raise UnknownRecordType and are skipped.
+
+Three of these records are written for every transaction, so keys and values of version 1 are packed by hand.
 """
 
 import dataclasses
 import struct
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
+from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import TransactionLogKey, TransactionLogValue
@@ -20,6 +24,13 @@ VALUE_VERSION_MAX = 1
 VALUE_VERSION_WITH_TAGS = 1
 
 _VERSION = struct.Struct(">h")
+_KEY = struct.Struct(">hh")
+# Version, producer id, producer epoch, time-out, status.
+_VALUE_HEAD = struct.Struct(">hqhib")
+_TIMESTAMPS = struct.Struct(">qq")
+_TAGGED_ID = struct.Struct(">bbq")
+_TAGGED_SHORT = struct.Struct(">bbh")
+PARTITION_SETS_CACHED_MAX = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,11 +46,13 @@ class TransactionJournal:
         self._transaction_version = transaction_version
 
     def encode_entry(self, entry: TransactionEntry) -> JournalRecord:
-        key = _VERSION.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=entry.transactional_id), 0)
+        name = entry.transactional_id.encode()
+        key = _KEY.pack(KEY_VERSION, len(name)) + name
         if entry.record is None:
             return JournalRecord(key, None)
-        version = VALUE_VERSION_WITH_TAGS if self._transaction_version() >= 1 else 0
-        return JournalRecord(key, _VERSION.pack(version) + encode(_to_value(entry.record, version), version))
+        if self._transaction_version() >= 1:
+            return JournalRecord(key, pack_value_with_tags(entry.record))
+        return JournalRecord(key, _VERSION.pack(0) + encode(_to_value(entry.record), 0))
 
     def decode_entry(self, key: bytes, value: bytes | None) -> TransactionEntry:
         """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
@@ -62,14 +75,50 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _to_value(record: TransactionRecord, version: int) -> TransactionLogValue:
+def pack_value_with_tags(record: TransactionRecord) -> bytes:
+    """The same bytes as the schema's version 1, its own version in front."""
+    head = _VALUE_HEAD.pack(
+        VALUE_VERSION_WITH_TAGS, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
+    )
+    partitions = b"\0" if record.state is TransactionState.EMPTY else _pack_partitions(record.partitions)
+    timestamps = _TIMESTAMPS.pack(record.last_update_timestamp_ms, record.start_timestamp_ms)
+    return b"".join((head, partitions, timestamps, _pack_tags(record)))
+
+
+@lru_cache(maxsize=PARTITION_SETS_CACHED_MAX)
+def _pack_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    parts = []
+    topics = by_topic(partitions)
+    parts.append(encode_unsigned_varint(len(topics) + 1))
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        parts += (encode_unsigned_varint(len(name) + 1), name, encode_unsigned_varint(len(indexes) + 1))
+        parts += (struct.pack(f">{len(indexes)}i", *indexes), b"\0")
+    return b"".join(parts)
+
+
+def _pack_tags(record: TransactionRecord) -> bytes:
+    """Only what differs from the schema's default, in the order of the tags."""
+    tags = []
+    if record.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(_TAGGED_ID.pack(0, 8, record.previous_producer_id))
+    if record.next_producer_id != NO_PRODUCER_ID:
+        tags.append(_TAGGED_ID.pack(1, 8, record.next_producer_id))
+    if record.client_transaction_version:
+        tags.append(_TAGGED_SHORT.pack(2, 2, record.client_transaction_version))
+    if record.next_producer_epoch != NO_PRODUCER_EPOCH:
+        tags.append(_TAGGED_SHORT.pack(3, 2, record.next_producer_epoch))
+    return bytes((len(tags),)) + b"".join(tags)
+
+
+def _to_value(record: TransactionRecord) -> TransactionLogValue:
     partitions = None
     if record.state is not TransactionState.EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids)
             for topic, ids in by_topic(record.partitions).items()
         ]
-    value = TransactionLogValue(
+    return TransactionLogValue(
         producer_id=record.producer_id,
         producer_epoch=record.producer_epoch,
         transaction_timeout_ms=record.timeout_ms,
@@ -78,12 +127,6 @@ def _to_value(record: TransactionRecord, version: int) -> TransactionLogValue:
         transaction_last_update_timestamp_ms=record.last_update_timestamp_ms,
         transaction_start_timestamp_ms=record.start_timestamp_ms,
     )
-    if version >= VALUE_VERSION_WITH_TAGS:
-        value.previous_producer_id = record.previous_producer_id
-        value.next_producer_id = record.next_producer_id
-        value.next_producer_epoch = record.next_producer_epoch
-        value.client_transaction_version = record.client_transaction_version
-    return value
 
 
 def _from_value(value: TransactionLogValue) -> TransactionRecord:

@@ -1,7 +1,5 @@
 """A coordinator that starts again knows from its log what was decided, and finishes it."""
 
-import dataclasses
-
 import pytest
 
 from fencepost.coordinators.events import RecordSkipped
@@ -17,7 +15,7 @@ from tests.unit.coordinators.transactions.scene import Scene
 def durable_state(scene: Scene) -> dict[str, TransactionRecord]:
     """Everything that must survive: all but the epoch before the last bump, which Kafka's schema has no room for."""
     return {
-        name: dataclasses.replace(metadata.record, last_producer_epoch=-1)
+        name: metadata.record._replace(last_producer_epoch=-1)
         for name, metadata in scene.coordinator.runtime.machine(0).transactions.items()
     }
 

@@ -1,6 +1,5 @@
 """The table of transitions is Kafka's, nothing goes around it, and the picture of it is up to date."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -59,10 +58,10 @@ def test_there_is_one_slot_for_a_change_under_way() -> None:
 def test_what_was_not_begun_cannot_be_applied() -> None:
     metadata = ongoing()
     with pytest.raises(IllegalTransition, match="nothing is pending"):
-        metadata.apply(dataclasses.replace(metadata.record, state=TransactionState.PREPARE_COMMIT))
+        metadata.apply(metadata.record._replace(state=TransactionState.PREPARE_COMMIT))
     metadata.begin(TransactionState.PREPARE_ABORT)
     with pytest.raises(IllegalTransition, match="PREPARE_ABORT is pending"):
-        metadata.apply(dataclasses.replace(metadata.record, state=TransactionState.PREPARE_COMMIT))
+        metadata.apply(metadata.record._replace(state=TransactionState.PREPARE_COMMIT))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_what_was_not_begun_cannot_be_applied() -> None:
 def test_no_record_may_contradict_the_one_before(changes: dict, problem: str) -> None:
     metadata = ongoing()
     with pytest.raises(IllegalTransition, match=problem):
-        metadata.check(dataclasses.replace(metadata.record, **changes))
+        metadata.check(metadata.record._replace(**changes))
 
 
 def diagram_script() -> ModuleType:
