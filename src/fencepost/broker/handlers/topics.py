@@ -117,7 +117,12 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         for name, setting in topic_settings().items()
     ]
     return _CreateResult(
-        name=wanted.name, topic_id=topic.topic_id, num_partitions=partition_count, replication_factor=1, configs=configs
+        name=wanted.name,
+        error_message=None,
+        topic_id=topic.topic_id,
+        num_partitions=partition_count,
+        replication_factor=1,
+        configs=configs,
     )
 
 
