@@ -129,9 +129,7 @@ class GroupCalls:
         )
         return ErrorCode(self.call("heartbeat", request, version).value.error_code)
 
-    def leave(
-        self, *member_ids: str, group: str = GROUP, instance: str | None = None, version: int = 5
-    ) -> Reply:
+    def leave(self, *member_ids: str, group: str = GROUP, instance: str | None = None, version: int = 5) -> Reply:
         identity = LeaveGroupRequest.MemberIdentity
         members = [identity(member_id=m, group_instance_id=instance) for m in member_ids]
         request = LeaveGroupRequest(group_id=group, member_id=member_ids[0], members=members)
@@ -206,9 +204,7 @@ class GroupCalls:
         (error,) = {partition.error_code for topic in topics for partition in topic.partitions}
         return ErrorCode(error)
 
-    def fetch(
-        self, *wanted: tuple[str, int], group: str = GROUP, version: int = 9, stable: bool = False
-    ) -> Reply:
+    def fetch(self, *wanted: tuple[str, int], group: str = GROUP, version: int = 9, stable: bool = False) -> Reply:
         """All offsets of the group when nothing is named."""
         group_class = OffsetFetchRequest.OffsetFetchRequestGroup
         named: dict[str, list[int]] = {}

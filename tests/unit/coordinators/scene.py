@@ -4,8 +4,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from tests.unit.coordinators.calls import GROUP, REBALANCE_MS, SESSION_MS, GroupCalls, KnownTopics, Topic, subscription
-
 from fencepost.config import broker_config
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.group_coordinator import GroupCoordinator
@@ -17,6 +15,7 @@ from fencepost.wire.batch import ControlType, build_batch, control_batch
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records import read_records
+from tests.unit.coordinators.calls import GROUP, REBALANCE_MS, SESSION_MS, GroupCalls, KnownTopics, Topic, subscription
 
 WALL_START_MS = 1_700_000_000_000
 RETENTION_MS = 7 * 24 * 3_600_000

@@ -1,13 +1,13 @@
 """Describing, listing, deleting and expiring groups."""
 
 import pytest
-from tests.unit.coordinators.scene import GROUP, RETENTION_MS, SESSION_MS, Scene, subscription
 
 from fencepost.coordinators.events import GroupDeleted, OffsetsRemoved
 from fencepost.coordinators.group import PREDECESSORS, Group, GroupState, IllegalTransition
 from fencepost.coordinators.journal import GroupEntry, OffsetEntry
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import DeleteGroupsRequest, DescribeGroupsRequest
+from tests.unit.coordinators.scene import GROUP, RETENTION_MS, SESSION_MS, Scene, subscription
 
 FIRST = ("orders", 0)
 PRODUCER = 4_000

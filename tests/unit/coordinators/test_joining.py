@@ -1,10 +1,9 @@
 """Who comes into a group, under which id, and what everybody is told."""
 
-from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene, subscription
-
 from fencepost.coordinators.events import GroupRebalanced, MemberRemoved, RemovalReason
 from fencepost.coordinators.journal import GroupEntry
 from fencepost.wire.errors import ErrorCode
+from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene, subscription
 
 
 def test_a_dynamic_member_is_given_an_id_joins_with_it_and_leads() -> None:

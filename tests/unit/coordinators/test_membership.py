@@ -1,10 +1,10 @@
 """Assignments, heartbeats and leaving: the life of a member once it has an id."""
 
 import pytest
-from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene
 
 from fencepost.coordinators.events import GroupEmptied, GroupStabilized, MemberRemoved, RemovalReason
 from fencepost.wire.errors import ErrorCode
+from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene
 
 
 def joined_pair(scene: Scene) -> tuple[str, str]:

@@ -1,11 +1,11 @@
 """Committing, fetching and deleting offsets, in and out of transactions."""
 
 import pytest
-from tests.unit.coordinators.scene import GROUP, SESSION_MS, Scene
 
 from fencepost.coordinators.journal import CommittedOffset, OffsetEntry
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import OffsetFetchRequest
+from tests.unit.coordinators.scene import GROUP, SESSION_MS, Scene
 
 FIRST = ("orders", 0)
 SECOND = ("orders", 1)

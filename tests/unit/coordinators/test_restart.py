@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.unit.coordinators.scene import GROUP, SESSION_MS, Scene
 
 from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import ShardState
 from fencepost.wire.errors import ErrorCode
+from tests.unit.coordinators.scene import GROUP, SESSION_MS, Scene
 
 FIRST = ("orders", 0)
 

@@ -1,9 +1,8 @@
 """Static members (KIP-345, KIP-814): a process that restarts keeps its place, and the one before it is fenced."""
 
-from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene
-
 from fencepost.coordinators.events import MemberFenced, StaticMemberReplaced
 from fencepost.wire.errors import ErrorCode
+from tests.unit.coordinators.scene import GROUP, REBALANCE_MS, SESSION_MS, Scene
 
 
 def stable_static(scene: Scene) -> str:

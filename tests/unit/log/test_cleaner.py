@@ -76,9 +76,7 @@ class CompactedLog:
         return appended.first_offset
 
     def mark(self, kind, pid, epoch=0):
-        self.log.append_marker(
-            kind, pid, epoch, 0, transaction_version=0, leader_epoch=0, now_ms=self.now
-        )
+        self.log.append_marker(kind, pid, epoch, 0, transaction_version=0, leader_epoch=0, now_ms=self.now)
         self.flush()
 
     def flush(self):
@@ -266,7 +264,7 @@ class TestRecords:
         log.compact()
         log.now += 1
         log.compact(0)
-        (header, records, *_), = log.batches()
+        ((header, records, *_),) = log.batches()
         assert records == []
         assert header.last_offset == 0
 

@@ -55,8 +55,6 @@ class MemoryDisk:
 
 
 @unhurried
-
-
 @given(st.lists(st.tuples(st.sampled_from(["begin", "complete", "advance"]), st.integers(0, 5)), max_size=60))
 def test_the_first_unstable_offset_is_the_least_of_all_that_is_undecided(steps):
     transactions = OpenTransactions()
@@ -112,8 +110,6 @@ def history(lengths):
 
 
 @unhurried
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.integers(1, 120)), max_size=60),
     st.integers(0, 130),

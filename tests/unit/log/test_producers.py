@@ -18,9 +18,7 @@ DAY = 86_400_000
 def batch(sequence: int, count: int = 1, *, epoch: int = 0, pid: int = PID, transactional: bool = False) -> BatchHeader:
     records = [(NOW, b"k", b"v", ())] * count
     return read_header(
-        build_batch(
-            records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
-        )
+        build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
     )
 
 
@@ -375,7 +373,6 @@ class TestSnapshots:
         assert reloaded(partition, NOW + DAY).state.is_empty
 
     @unhurried
-
     @given(st.data())
     def test_a_damaged_snapshot_is_refused_and_nothing_is_lost(self, data):
         partition = Partition()

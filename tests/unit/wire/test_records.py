@@ -60,8 +60,6 @@ def refusal(batch) -> ErrorCode:
 
 
 @unhurried
-
-
 @given(new_records, codecs, st.integers(0, 2**40))
 def test_records_come_back_as_they_were(records, codec, base_offset):
     batch = build_batch(records, compression=codec, base_offset=base_offset)
@@ -96,8 +94,6 @@ def test_foreign_readers_read_our_records(batch_class, records, codec):
 
 
 @unhurried
-
-
 @given(new_records)
 def test_kio_reads_our_records(records):
     batch, _ = kio_read_batch(bytes(build_batch(records)), 0)
@@ -106,8 +102,6 @@ def test_kio_reads_our_records(records):
 
 
 @unhurried
-
-
 @given(new_records, codecs, codecs)
 def test_another_codec_changes_nothing_but_the_codec(records, before, after):
     batch = build_batch(records, compression=before, producer_id=7, producer_epoch=1, base_sequence=40)
@@ -131,8 +125,6 @@ def test_log_append_time_overrules_every_record():
 
 
 @unhurried
-
-
 @given(new_records)
 def test_a_scan_sees_the_keys_and_tombstones_of_every_record(records):
     batch = build_batch(records)
@@ -145,8 +137,6 @@ def test_a_scan_sees_the_keys_and_tombstones_of_every_record(records):
 
 
 @unhurried
-
-
 @given(new_records, st.integers(-(2**40), 2**40))
 def test_a_record_moved_to_another_base_timestamp_keeps_its_time(records, shift):
     batch = build_batch(records)
@@ -210,7 +200,6 @@ class TestLies:
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
     @unhurried
-
     @given(st.data())
     def test_flipped_bytes_are_read_or_refused_but_nothing_else(self, data):
         payload = bytearray(payload_of(batch := simple_batch(4), read_header(batch), PLENTY))
