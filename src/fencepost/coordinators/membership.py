@@ -28,9 +28,7 @@ class Membership:
 
     # SyncGroup
 
-    def sync(
-        self, shard: GroupShard, request: SyncGroupRequest, version: int, now: Now
-    ) -> Promise[SyncGroupResponse]:
+    def sync(self, shard: GroupShard, request: SyncGroupRequest, version: int, now: Now) -> Promise[SyncGroupResponse]:
         if version >= MANDATORY_PROTOCOL_VERSION and (request.protocol_type is None or request.protocol_name is None):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = shard.groups.get(request.group_id)
