@@ -22,6 +22,8 @@ RETAINED_BUFFER_BYTES = 2_097_152
 BUSY_BUFFER_BYTES = 524_288
 SWEEP_INTERVAL_SECONDS = 1.0
 LISTEN_BACKLOG = 1024
+# A peer whose network died is noticed after two minutes, not after the two hours that systems take by default.
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 
 class Connections:
@@ -151,6 +153,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if raw is not None and raw.family != socket.AF_UNIX:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE.items():
+                if hasattr(socket, name):
+                    raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         transport.set_write_buffer_limits(high=self._node.config.response_buffer_max_bytes)
         self._connection = self._node.connect(self._host, self._listener, transport.writelines, self.close)
         self._connection.on_ready = self._process
