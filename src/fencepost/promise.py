@@ -17,7 +17,7 @@ class Promise(Generic[T]):
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
-        self._callbacks: list[Callable[[T], None]] = []
+        self._callbacks: list[Callable[[T], None]] | None = None
 
     @classmethod
     def resolved(cls, value: T) -> "Promise[T]":
@@ -36,12 +36,15 @@ class Promise(Generic[T]):
             return
         self.done = True
         self._value = value
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(value)
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            for callback in callbacks:
+                callback(value)
 
     def then(self, callback: Callable[[T], None]) -> None:
         if self.done:
             callback(self._value)  # type: ignore[arg-type]
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)

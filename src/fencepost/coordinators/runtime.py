@@ -237,6 +237,13 @@ class CoordinatorRuntime(Generic[M, E]):
         if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
             self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
             return Promise.resolved(Written(outcome.value.error_code, self._now()))
+        if outcome.done and not shard.pending:
+            # Durable already and nobody to wait for, as always without a sync: nothing will have to be undone.
+            if replay:
+                for position, entry in enumerate(entries, shard.next_position):
+                    shard.machine.replay(position, producer_id, entry)
+            shard.next_position += len(entries)
+            return Promise.resolved(Written(ErrorCode.NONE, self._now()))
         write: _Write[E] = _Write(Promise(), entries if replay else (), producer_id, [])
         if self._apply_when is ApplyWhen.APPENDED:
             self._apply(shard, write)
@@ -307,9 +314,7 @@ class CoordinatorRuntime(Generic[M, E]):
         for write in writes:
             write.done.resolve(written)
 
-    def _replay_records(
-        self, partition: int, shard: _Shard[M, E], producer_id: int, records: Iterable[Record]
-    ) -> None:
+    def _replay_records(self, partition: int, shard: _Shard[M, E], producer_id: int, records: Iterable[Record]) -> None:
         for record in records:
             try:
                 if record.key is None:
