@@ -55,8 +55,13 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     launcher = Launcher(options.work.resolve(), options.self_check)
     context = Context(launcher, options.quick)
+    runner = Runner(context, pairs, options.patience)
+    outcome = runner.outcome
     try:
-        outcome = Runner(context, pairs, options.patience).run(chosen)
+        runner.run(chosen)
+    except (KeyboardInterrupt, SystemExit):
+        outcome.is_complete = False
+        say("cut short: the table holds the rows that were done")
     except pytest.skip.Exception as missing:
         say(f"cannot run: {missing}")
         return 2
@@ -68,7 +73,7 @@ def main() -> int:
     words = ["python -m bench", f"--pairs {pairs}", "--quick" * options.quick, "--self-check" * options.self_check]
     words.append(f"--rows {options.rows!r}" if options.rows else "")
     report.write_json(outcome, " ".join(word for word in words if word), options.json)
-    return 1 if outcome.failures else 0
+    return 1 if outcome.failures or not outcome.is_complete else 0
 
 
 if __name__ == "__main__":

@@ -129,5 +129,11 @@ def write_json(outcome: Outcome, command_line: str, path: Path) -> None:
         }
         for row in outcome.rows
     ]
-    document = {"command": command_line, **environment(), "rows": rows, "not_measured": outcome.failures}
+    document = {
+        "command": command_line,
+        **environment(),
+        "rows": rows,
+        "not_measured": outcome.failures,
+        "complete": outcome.is_complete,
+    }
     path.write_text(json.dumps(document, indent=1) + "\n")

@@ -77,6 +77,7 @@ class Row:
 class Outcome:
     rows: list[Row] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = True
 
 
 def say(text: str) -> None:
@@ -88,9 +89,11 @@ class Runner:
         self._context = context
         self._pairs = pairs
         self._patience_seconds = patience_seconds
+        # Rows that are done, also when the run is cut short.
+        self.outcome = Outcome()
 
     def run(self, experiments: Iterable[Experiment]) -> Outcome:
-        outcome = Outcome()
+        outcome = self.outcome
         chosen = list(experiments)
         # Experiments that start processes of their own go first, while nothing else is running.
         for experiment in chosen:
