@@ -7,7 +7,7 @@
 import asyncio
 import collections
 import dataclasses
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from fencepost.client import apis
@@ -48,8 +48,11 @@ class PartitionFetcher:
         partition_max_bytes: int = PARTITION_MAX_BYTES,
         max_wait_ms: int = FETCH_MAX_WAIT_MS,
         purpose: str = FETCHING,
+        read: Callable[..., Any] = read_fetched,
     ) -> None:
+        """`read` turns the bytes of a fetch into what is wanted of it: records, unless told otherwise."""
         self._cluster = cluster
+        self._read = read
         self._purpose = purpose
         self.positions = dict(positions)
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -126,9 +129,10 @@ class PartitionFetcher:
             raise BrokerError(error_code(result.error_code), f"partition {partition}")
         self.high_watermarks[partition] = result.high_watermark
         aborted = [AbortedTransaction(one.first_offset, one.producer_id) for one in result.aborted_transactions or ()]
-        fetched = read_fetched(partition, self.positions[partition], result.records, self._isolation_level, aborted)
+        fetched = self._read(partition, self.positions[partition], result.records, self._isolation_level, aborted)
         self.positions[partition] = fetched.next_offset
-        return fetched.records
+        records: list[ConsumedRecord] = fetched.records
+        return records
 
     async def _explain(self, partition: TopicPartition, error: BrokerError) -> ClientError:
         """Out of range says only that; a reader needs to know what the range is, or that the topic went away."""
