@@ -1,6 +1,7 @@
 """`python -m bench`: chooses the rows, runs them, prints the table and writes the JSON."""
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -51,6 +52,8 @@ def main() -> int:
     pairs = options.pairs or (PAIRS_QUICK if options.quick else PAIRS_FULL)
     if load.native() is None:
         say("no C compiler: librdkafka is driven from Python, which is the bottleneck in many rows")
+    # An installed package has its bytecode cached; with this set every start would compile the sources again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A run that is told to end takes its brokers with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     launcher = Launcher(options.work.resolve(), options.self_check)
