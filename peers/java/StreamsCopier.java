@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Properties;
 import java.util.Random;
 import org.apache.kafka.common.serialization.Serdes;
@@ -34,7 +35,7 @@ public final class StreamsCopier {
 
     public static void main(String[] arguments) throws Exception {
         JsonNode plan = JSON.readTree(arguments[0]);
-        File state = Files.createTempDirectory("streams-copier-").toFile();
+        File state = Files.createTempDirectory(Path.of(plan.get("directory").asText()), "streams-").toFile();
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, plan.get("group").asText());
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, plan.get("bootstrap").asText());

@@ -24,7 +24,7 @@ from tests.peers.process import JsonLinesProcess
 from tests.peers.raw import RawClient
 
 COPIERS = 2
-STALL_SECONDS = 30
+STALL_SECONDS = 60
 POLL_SECONDS = 0.05
 # Most kills come so long after some progress; some come so soon after the kill before that they hit its recovery.
 KILL_AFTER_SECONDS = (0.0, 0.15)
@@ -173,6 +173,7 @@ class Run:
             source=self._loop.source,
             outputs=self._loop.outputs,
             seed=self._random.randrange(2**31),
+            directory=str(self._directory),
             **self._client.settings,
         )
         command = self._client.command(plan.as_json())

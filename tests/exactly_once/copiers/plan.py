@@ -19,6 +19,8 @@ class Plan:
     source: str
     outputs: tuple[str, str]
     seed: int
+    # For what a copier keeps on disk (Streams its state).
+    directory: str
     inputs_per_transaction: int = 100
     abort_probability: float = 0.1
     # A transaction is held open for up to so long, so that kills find open ones.
