@@ -69,8 +69,8 @@ class Rule:
     matches: Callable[[dict[str, Any]], bool] | None = None
     seconds: float = 0.0
     hang_up: bool = False
-    """The client's connection is closed: before a request is held, so that the client need not lose patience first; after
-    a response has gone out."""
+    """The client's connection is closed: before a request is held, so that the client need not lose patience first;
+    after a response has gone out."""
     call: Callable[[], None] | None = None
     count: int = 0
     frame: Frame | None = None

@@ -3,19 +3,19 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.interop.cases import Peer
-from tests.interop.cases.transactional import ABORT, COMMIT, Script
+from tests.interop.cases.transactional import ABORT, COMMIT, Producer, Script
 from tests.peers import java
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.dump import Dump, dump, files_of
 from tests.peers.fencepost_process import FencepostProcess
 
-# In this order and in one process: the last tests stop the broker.
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("transaction-tools")]
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
@@ -34,13 +34,18 @@ def tool(broker: BrokerProcess, *arguments: str) -> list[dict[str, str]]:
 class Scene:
     broker: BrokerProcess
     topic: str
-    hanging_id: int
+    hanging: Producer
     open_name: str
     aborted_id: int
 
+    def logs(self, prefix: str) -> list[Path]:
+        found = files_of(self.broker.data_directory, ".log")
+        return [log for log in found if log.parent.name.startswith(prefix) and log.stat().st_size]
 
-@pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+
+@contextmanager
+def new_scene() -> Iterator[Scene]:
+    """A broker with transactions in every state, one of which hangs."""
     with FencepostProcess(CONFIGS) as broker, Peer(broker, "tools") as peer:
         for kind in (0, 1):
             peer.settled("FindCoordinator", 2, {"Key": "any", "KeyType": kind})
@@ -55,19 +60,27 @@ def scene() -> Iterator[Scene]:
         for producer, result in ((aborted, ABORT), (committed, COMMIT)):
             producer.open(topic)
             assert producer.end(result)["ErrorCode"] == 0
-        yield Scene(broker, topic, hanging.producer_id, open_.name, aborted.producer_id)
+        yield Scene(broker, topic, hanging, open_.name, aborted.producer_id)
 
 
 @pytest.fixture(scope="module")
-def files(scene: Scene) -> Path:
-    """The data directory after a clean stop; what needs the broker comes before."""
-    scene.broker.stop()
-    return scene.broker.data_directory
+def scene() -> Iterator[Scene]:
+    with new_scene() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Scene]:
+    """After the hanging transaction was ended by hand, and a clean stop with one still open."""
+    with new_scene() as made:
+        made.hanging.markers(made.topic)
+        made.broker.stop()
+        yield made
 
 
 def test_the_command_lists_and_describes(scene: Scene) -> None:
     listed = {row["TransactionalId"]: row["TransactionState"] for row in tool(scene.broker, "list")}
-    assert listed == {
+    assert {name: state for name, state in listed.items() if name.startswith("tools-")} == {
         "tools-hanging": "Empty",
         "tools-open": "Ongoing",
         "tools-aborted": "CompleteAbort",
@@ -85,10 +98,14 @@ def test_the_command_finds_and_aborts_a_hanging_transaction(scene: Scene) -> Non
     search = ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "1")
     producers = tool(scene.broker, "describe-producers", *where)
     starts = {row["ProducerId"]: row["CurrentTransactionStartOffset"] for row in producers}
-    assert starts[str(scene.hanging_id)] == "0"
+    assert starts[str(scene.hanging.producer_id)] == "0"
     assert starts[str(scene.aborted_id)] == "None"
     (found,) = tool(scene.broker, *search)
-    assert (found["Topic"], found["ProducerId"], found["StartOffset"]) == (scene.topic, str(scene.hanging_id), "0")
+    assert (found["Topic"], found["ProducerId"], found["StartOffset"]) == (
+        scene.topic,
+        str(scene.hanging.producer_id),
+        "0",
+    )
     tool(scene.broker, "abort", *where, "--start-offset", "0")
     assert tool(scene.broker, *search) == []
     with Peer(scene.broker, "tools-after") as peer:
@@ -115,16 +132,17 @@ def test_the_command_terminates_a_transaction_by_force(scene: Scene) -> None:
         assert script.end_offset(topic, 0, isolation=1) == 2
 
 
-# ---- from here on the broker is stopped --------------------------------------------------------------------------
-
-
 def _without_complaints(found: Dump) -> Dump:
     assert found.complaints() == []
     return found
 
 
-def test_the_dump_tool_decodes_the_transaction_log(files: Path) -> None:
-    logs = [log for log in files_of(files, ".log") if log.parent.name.startswith("__transaction_state-")]
+def test_the_dump_tool_decodes_the_transaction_log(stopped: Scene) -> None:
+    logs = [
+        log
+        for log in files_of(stopped.broker.data_directory, ".log")
+        if log.parent.name.startswith("__transaction_state-")
+    ]
     found = _without_complaints(dump([log for log in logs if log.stat().st_size], "--transaction-log-decoder"))
     states: dict[str, list[int]] = {}
     for key, payload in re.findall(r"key: (\{.*\}) payload: (\{.*\})$", found.text, re.MULTILINE):
@@ -139,16 +157,19 @@ def test_the_dump_tool_decodes_the_transaction_log(files: Path) -> None:
     assert states["tools-hanging"] == [empty]
 
 
-def test_the_dump_tool_reads_aborted_transactions_and_snapshots_with_open_ones(scene: Scene, files: Path) -> None:
-    indexes, snapshots = files_of(files, ".txnindex"), files_of(files, ".snapshot")
+def test_the_dump_tool_reads_aborted_transactions_and_snapshots_with_open_ones(stopped: Scene) -> None:
+    indexes, snapshots = (
+        files_of(stopped.broker.data_directory, ".txnindex"),
+        files_of(stopped.broker.data_directory, ".snapshot"),
+    )
     found = _without_complaints(dump([*indexes, *snapshots]))
-    (index,) = (each for each in indexes if each.parent.name == f"{scene.topic}-0")
+    (index,) = (each for each in indexes if each.parent.name == f"{stopped.topic}-0")
     entry = re.compile(r"version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)")
     entries = [tuple(map(int, match)) for line in found.by_file[str(index)] for match in entry.findall(line)]
     # The aborted one while an older one was open; then the hanging one, ended by hand, before the open one.
-    assert entries == [(scene.aborted_id, 2, 3, 0), (scene.hanging_id, 0, 6, 1)]
+    assert entries == [(stopped.aborted_id, 2, 3, 0), (stopped.hanging.producer_id, 0, 6, 1)]
 
-    last = [snapshot for snapshot in snapshots if snapshot.parent.name == f"{scene.topic}-0"][-1]
+    last = [snapshot for snapshot in snapshots if snapshot.parent.name == f"{stopped.topic}-0"][-1]
     lines = [line for line in found.by_file[str(last)] if line.startswith("producerId:")]
     assert len(lines) == 4
     assert sum("currentTxnFirstOffset: OptionalLong[1]" in line for line in lines) == 1
@@ -156,8 +177,12 @@ def test_the_dump_tool_reads_aborted_transactions_and_snapshots_with_open_ones(s
     assert sum("currentTxnFirstOffset: OptionalLong[0]" in line for line in offsets) == 1
 
 
-def test_the_dump_tool_decodes_offsets_inside_transactions(files: Path) -> None:
-    logs = [log for log in files_of(files, ".log") if log.parent.name.startswith("__consumer_offsets-")]
+def test_the_dump_tool_decodes_offsets_inside_transactions(stopped: Scene) -> None:
+    logs = [
+        log
+        for log in files_of(stopped.broker.data_directory, ".log")
+        if log.parent.name.startswith("__consumer_offsets-")
+    ]
     found = _without_complaints(dump([log for log in logs if log.stat().st_size], "--offsets-decoder"))
     assert "isTransactional: true" in found.text
     assert '"group":"tools-group"' in found.text
