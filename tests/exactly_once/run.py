@@ -47,6 +47,8 @@ class Client:
     name: str
     command: Callable[[str], list[str]]
     speaks_tv2: bool = False
+    # Streams ends its transactions by the clock, not after so many inputs.
+    commits_by_time: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -61,7 +63,7 @@ CLIENTS = {
         Client("kafka-python", _python("kafka_python_copier")),
         Client("aiokafka", _python("aiokafka_copier")),
         Client("java", lambda plan: java.command("Copier", [plan]), speaks_tv2=True),
-        Client("streams", lambda plan: java.command("StreamsCopier", [plan]), speaks_tv2=True),
+        Client("streams", lambda plan: java.command("StreamsCopier", [plan]), speaks_tv2=True, commits_by_time=True),
     )
 }
 
