@@ -433,8 +433,8 @@ static void *produce_transactions(void *opaque) {
     int32_t next = me->number % partitions;
     int first = 1;
     for (;;) {
-        int64_t opened = now_ns(), begin = clock_begin, end = clock_end;
-        if (end && opened >= end) return NULL;
+        int64_t opened = now_ns();
+        if (clock_end && opened >= clock_end) return NULL;
         check("begin_transaction", begin_transaction(me->kafka));
         for (int i = 0; i < records_each; i++) {
             if (produce(me->topic, next, MSG_F_BLOCK, value, size_each, NULL, 0, NULL)) fail("produce", "refused");
@@ -443,7 +443,7 @@ static void *produce_transactions(void *opaque) {
         int64_t called = now_ns();
         check("commit_transaction", commit_transaction(me->kafka, 60000));
         int64_t now = now_ns();
-        if (begin && opened >= begin && now <= clock_end) {
+        if (clock_begin && now >= clock_begin && now <= clock_end) {
             note(&me->commits, now - called);
             note(&me->wholes, now - opened);
         }
