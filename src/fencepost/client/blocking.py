@@ -6,7 +6,8 @@ from typing import Any
 
 from fencepost.client.admin import AsyncAdmin
 from fencepost.client.consumer import AsyncPartitionReader
-from fencepost.client.face import Blocking, blocking, bridged
+from fencepost.client.errors import ClientClosed
+from fencepost.client.face import Blocking, SendQueue, blocking
 from fencepost.client.producer import AsyncProducer
 from fencepost.client.values import ConsumedRecord, RecordMetadata, TopicPartition
 
@@ -39,9 +40,22 @@ class Admin(Blocking[AsyncAdmin]):
 class Producer(Blocking[AsyncProducer]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncProducer(bootstrap_servers, **options))
+        self._queue = SendQueue(self._loop, self._inner.send)
 
-    flush = blocking(AsyncProducer.flush)
     produce = blocking(AsyncProducer.produce)
+
+    def flush(self) -> None:
+        """Wait for everything buffered. Raises the first failure since the last flush."""
+        self._queue.settle()
+        self._loop.run(self._inner.flush())
+
+    def close(self) -> None:
+        try:
+            self._queue.settle()
+        except ClientClosed:
+            return
+        finally:
+            super().close()
 
     def send(
         self,
@@ -54,10 +68,7 @@ class Producer(Blocking[AsyncProducer]):
         timestamp_ms: int | None = None,
     ) -> "concurrent.futures.Future[RecordMetadata]":
         """Buffer a record, waiting only for room; the future is the acknowledgement."""
-        return bridged(
-            self._loop,
-            self._inner.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms),
-        )
+        return self._queue.put(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
 
 
 class PartitionReader(Blocking[AsyncPartitionReader]):

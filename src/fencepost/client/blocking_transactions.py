@@ -5,13 +5,15 @@ with Client("127.0.0.1:9092") as client, client.transaction("invoicing") as tran
 """
 
 import concurrent.futures
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.client import AsyncClient
 from fencepost.client.client_transaction import AsyncTransaction
-from fencepost.client.face import Blocking, LoopThread, blocking, bridged
+from fencepost.client.errors import ClientError
+from fencepost.client.face import Blocking, LoopThread, SendQueue, blocking
 from fencepost.client.group_consumer import (
     POLL_RECORDS_MAX,
     POLL_TIMEOUT_MS,
@@ -33,6 +35,7 @@ class _Sends:
 
     _loop: LoopThread
     _inner: Any
+    _records: SendQueue[RecordMetadata]
 
     def send(
         self,
@@ -45,33 +48,43 @@ class _Sends:
         timestamp_ms: int | None = None,
     ) -> Acknowledged:
         """Buffer a record, waiting only for room; the future is its acknowledgement by the partition."""
-        return bridged(
-            self._loop,
-            self._inner.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms),
-        )
+        return self._records.put(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
 
     def send_batch(self, topic: str, partition: int, batch: bytearray) -> Acknowledged:
         """Buffer a finished batch; only the producer's fields are written into it."""
-        return bridged(self._loop, self._inner.send_batch(topic, partition, batch))
+        return self._records.put(topic, partition, batch)
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged. Raises what makes a commit impossible."""
+        self._records.settle()
         self._loop.run(self._inner.flush())
+
+
+async def _send_to(inner: Any, topic: str, *args: Any, **kwargs: Any) -> Any:
+    """One queue for both kinds, so that their order is kept: a batch comes with its partition before it."""
+    return await (inner.send_batch if len(args) == 2 else inner.send)(topic, *args, **kwargs)
 
 
 class _Opened(_Sends):
     """What can be done in an open transaction."""
+
+    def __init__(self, loop: LoopThread, inner: Any, known_topics: set[str]) -> None:
+        self._loop = loop
+        self._inner = inner
+        self._records = SendQueue(loop, functools.partial(_send_to, inner), known_topics, inner.check_open)
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         self._loop.run(self._inner.add(partitions))
 
     def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMetadata | str) -> None:
         """Commit consumed offsets together with the transaction."""
+        self._records.settle()
         self._loop.run(self._inner.send_offsets(offsets, group))
 
     def handle(self) -> TransactionHandle:
-        """What another process needs to write in this transaction. It can be pickled."""
-        handle: TransactionHandle = self._inner.handle()
+        """What another process needs to write in this transaction. It can be pickled. What was sent is flushed."""
+        self._records.settle()
+        handle: TransactionHandle = self._loop.run(self._inner.handle())
         return handle
 
     @property
@@ -83,8 +96,8 @@ class _Opened(_Sends):
 class Transaction(_Opened):
     """One transaction as a block: it commits at the end, an exception aborts it."""
 
-    def __init__(self, loop: LoopThread, inner: AsyncTransaction) -> None:
-        self._loop = loop
+    def __init__(self, loop: LoopThread, inner: AsyncTransaction, known_topics: set[str]) -> None:
+        super().__init__(loop, inner, known_topics)
         self._inner: AsyncTransaction = inner
 
     def __enter__(self) -> Self:
@@ -92,20 +105,38 @@ class Transaction(_Opened):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            try:
+                self._records.settle()
+            except Exception as trouble:
+                self._loop.run(self._inner.__aexit__(type(trouble), trouble, None))
+                raise
         self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 
 class TransactionalProducer(_Opened):
     """The producer behind the blocks, with explicit init, begin, commit and abort. Belongs to its client."""
 
-    def __init__(self, loop: LoopThread, inner: AsyncTransactionalProducer) -> None:
-        self._loop = loop
+    def __init__(self, loop: LoopThread, inner: AsyncTransactionalProducer, known_topics: set[str]) -> None:
+        super().__init__(loop, inner, known_topics)
         self._inner: AsyncTransactionalProducer = inner
 
     init = blocking(AsyncTransactionalProducer.init)
     begin = blocking(AsyncTransactionalProducer.begin)
-    commit = blocking(AsyncTransactionalProducer.commit)
-    abort = blocking(AsyncTransactionalProducer.abort)
+
+    def commit(self) -> None:
+        """Make everything visible at once. After TransactionOutcomeUnknown it may be called again, to learn."""
+        self._records.settle()
+        self._loop.run(self._inner.commit())
+
+    def abort(self) -> None:
+        """Make sure that nothing becomes visible. After a time-out it may be called again."""
+        try:
+            self._records.settle()
+        except ClientError:
+            # That a send failed is a reason to be here.
+            pass
+        self._loop.run(self._inner.abort())
 
     @property
     def state(self) -> State:
@@ -123,6 +154,7 @@ class TransactionWriter(_Sends, Blocking[AsyncTransactionWriter]):
 
     def __init__(self, handle: TransactionHandle, sending: Sending | None = None) -> None:
         super().__init__(lambda: AsyncTransactionWriter(handle, sending))
+        self._records = SendQueue(self._loop, functools.partial(_send_to, self._inner), check=self._inner.check_open)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -137,9 +169,6 @@ class ConsumedTransaction(Transaction):
 
     _inner: AsyncConsumedTransaction
 
-    def __init__(self, loop: LoopThread, inner: AsyncConsumedTransaction) -> None:
-        super().__init__(loop, inner)
-
     def poll(self, timeout_ms: int = POLL_TIMEOUT_MS, records_max: int = POLL_RECORDS_MAX) -> list[ConsumedRecord]:
         return self._loop.run(self._inner.poll(timeout_ms, records_max))
 
@@ -147,9 +176,10 @@ class ConsumedTransaction(Transaction):
 class GroupConsumer:
     """A member of a consumer group. Heartbeats go on while the application works; polling is its own affair."""
 
-    def __init__(self, loop: LoopThread, inner: AsyncGroupConsumer) -> None:
+    def __init__(self, loop: LoopThread, inner: AsyncGroupConsumer, known_topics: set[str]) -> None:
         self._loop = loop
         self._inner = inner
+        self._known_topics = known_topics
 
     poll = blocking(AsyncGroupConsumer.poll)
     commit = blocking(AsyncGroupConsumer.commit)
@@ -186,7 +216,7 @@ class GroupConsumer:
         async def made() -> AsyncConsumedTransaction:
             return self._inner.transaction(transactional_id)
 
-        return ConsumedTransaction(self._loop, self._loop.run(made()))
+        return ConsumedTransaction(self._loop, self._loop.run(made()), self._known_topics)
 
 
 class Client(Blocking[AsyncClient]):
@@ -194,19 +224,34 @@ class Client(Blocking[AsyncClient]):
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **kafka: Any) -> None:
         super().__init__(lambda: AsyncClient(bootstrap_servers, **kafka))
+        self._known_topics: set[str] = set()
 
     init_producer_id = blocking(AsyncClient.init_producer_id)
 
     def transaction(self, transactional_id: str, **options: Any) -> Transaction:
         """The next transaction of this id, as a block. The first one of a client takes the id over from any other."""
-        return Transaction(self._loop, self._loop.run(self._made_transaction(transactional_id, options)))
+
+        # Made on the event loop, where its locks and tasks belong; and so with all that follow.
+        async def made() -> AsyncTransaction:
+            return self._inner.transaction(transactional_id, **options)
+
+        return Transaction(self._loop, self._loop.run(made()), self._known_topics)
 
     def producer(self, transactional_id: str, **options: Any) -> TransactionalProducer:
-        return TransactionalProducer(self._loop, self._loop.run(self._made_producer(transactional_id, options)))
+        """The producer of this id, with explicit init, begin, commit and abort."""
+
+        async def made() -> AsyncTransactionalProducer:
+            return self._inner.producer(transactional_id, **options)
+
+        return TransactionalProducer(self._loop, self._loop.run(made()), self._known_topics)
 
     def step_into(self, handle: TransactionHandle, **options: Any) -> TransactionalProducer:
         """A producer in the midst of a transaction that another process has begun."""
-        return TransactionalProducer(self._loop, self._loop.run(self._stepped_into(handle, options)))
+
+        async def made() -> AsyncTransactionalProducer:
+            return self._inner.step_into(handle, **options)
+
+        return TransactionalProducer(self._loop, self._loop.run(made()), self._known_topics)
 
     def consumer(
         self,
@@ -222,15 +267,4 @@ class Client(Blocking[AsyncClient]):
         async def made() -> AsyncGroupConsumer:
             return self._inner.consumer(group_id, topics, on_assigned=on_assigned, on_revoked=on_revoked, **settings)
 
-        return GroupConsumer(self._loop, self._loop.run(made()))
-
-    # Made on the event loop, where their locks and tasks belong.
-
-    async def _made_transaction(self, transactional_id: str, options: dict[str, Any]) -> AsyncTransaction:
-        return self._inner.transaction(transactional_id, **options)
-
-    async def _made_producer(self, transactional_id: str, options: dict[str, Any]) -> AsyncTransactionalProducer:
-        return self._inner.producer(transactional_id, **options)
-
-    async def _stepped_into(self, handle: TransactionHandle, options: dict[str, Any]) -> AsyncTransactionalProducer:
-        return self._inner.step_into(handle, **options)
+        return GroupConsumer(self._loop, self._loop.run(made()), self._known_topics)

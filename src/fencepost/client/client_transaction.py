@@ -91,5 +91,8 @@ class AsyncTransaction:
     async def flush(self) -> None:
         await self._producer.flush()
 
-    def handle(self) -> TransactionHandle:
-        return self._producer.handle()
+    async def handle(self) -> TransactionHandle:
+        return await self._producer.handle()
+
+    def check_open(self) -> None:
+        self._producer.check_open()

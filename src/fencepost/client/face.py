@@ -4,6 +4,7 @@ A class of the plain face lists the calls it offers; their signatures are those 
 """
 
 import asyncio
+import collections
 import concurrent.futures
 import functools
 import threading
@@ -38,6 +39,11 @@ class LoopThread:
             work.close()
             raise ClientClosed
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        if self._loop.is_closed():
+            raise ClientClosed
+        self._loop.call_soon_threadsafe(callback)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         future = self.start(work)
@@ -98,24 +104,89 @@ def blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Cal
 
 
 T = TypeVar("T")
+WAITING_SENDS_MAX = 2_000
 
 
-def bridged(loop: LoopThread, sending: "Coroutine[Any, Any, asyncio.Future[T]]") -> "concurrent.futures.Future[T]":
-    """Run a send to the point where its record is buffered; its acknowledgement becomes a future for threads."""
-    acknowledged: concurrent.futures.Future[T] = concurrent.futures.Future()
+class SendQueue(Generic[T]):
+    """Hands sends to the loop in groups: waking another thread for each would cost ten times the send itself.
 
-    def settle(done: "asyncio.Future[T]") -> None:
-        if done.cancelled():
-            acknowledged.cancel()
-            return
-        failure = done.exception()
-        if failure is None:
-            acknowledged.set_result(done.result())
-        else:
-            acknowledged.set_exception(failure)
+    What a send raises is raised by the next call, and by its future. Only the first send to a topic waits to be taken:
+    a topic that does not exist is told at once.
+    """
 
-    async def buffer() -> None:
-        (await sending).add_done_callback(settle)
+    def __init__(
+        self,
+        loop: LoopThread,
+        send: "Callable[..., Coroutine[Any, Any, asyncio.Future[T]]]",
+        known_topics: set[str] | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """`check` raises at once what a send would raise later."""
+        self._loop = loop
+        self._send = send
+        self._check = check
+        self._known_topics = set() if known_topics is None else known_topics
+        self._waiting: collections.deque[tuple[tuple[Any, ...], dict[str, Any], concurrent.futures.Future[T]]] = (
+            collections.deque()
+        )
+        self._lock = threading.Lock()
+        self._is_draining = False
+        self._draining: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
 
-    loop.run(buffer())
-    return acknowledged
+    def put(self, topic: str, *args: Any, **kwargs: Any) -> "concurrent.futures.Future[T]":
+        if self._failure is not None:
+            self.settle()
+        if self._check is not None:
+            self._check()
+        acknowledged: concurrent.futures.Future[T] = concurrent.futures.Future()
+        with self._lock:
+            self._waiting.append(((topic, *args), kwargs, acknowledged))
+            begins, self._is_draining = not self._is_draining, True
+        if begins:
+            self._loop.call_soon(self._begin)
+        if topic not in self._known_topics:
+            self.settle()
+            self._known_topics.add(topic)
+        elif len(self._waiting) >= WAITING_SENDS_MAX:
+            self._loop.run(self._wait())
+        return acknowledged
+
+    def settle(self) -> None:
+        """Wait until everything was taken; raise the first failure since the last time."""
+        if self._is_draining:
+            self._loop.run(self._wait())
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _begin(self) -> None:
+        self._draining = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_draining = False
+                    return
+                args, kwargs, acknowledged = self._waiting.popleft()
+            try:
+                sent = await self._send(*args, **kwargs)
+            except Exception as error:
+                self._failure = self._failure or error
+                acknowledged.set_exception(error)
+            else:
+                sent.add_done_callback(functools.partial(_pass_on, acknowledged))
+
+    async def _wait(self) -> None:
+        if self._draining is not None:
+            await asyncio.wait([self._draining])
+
+
+def _pass_on(acknowledged: "concurrent.futures.Future[T]", done: "asyncio.Future[T]") -> None:
+    if done.cancelled():
+        acknowledged.cancel()
+    elif (failure := done.exception()) is not None:
+        acknowledged.set_exception(failure)
+    else:
+        acknowledged.set_result(done.result())

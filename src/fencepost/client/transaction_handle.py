@@ -95,6 +95,11 @@ class AsyncTransactionWriter:
     async def send_batch(self, topic: str, partition: int, batch: bytearray) -> "asyncio.Future[RecordMetadata]":
         return await self._sender.send_batch(topic, partition, batch)
 
+    def check_open(self) -> None:
+        """Raise what a send would raise now."""
+        if self._sender.trouble is not None:
+            raise self._sender.trouble
+
     async def flush(self) -> None:
         """Wait until everything is acknowledged by its partition. Raises what makes a commit impossible."""
         await self._sender.settle()

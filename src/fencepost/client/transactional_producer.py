@@ -205,9 +205,9 @@ class AsyncTransactionalProducer:
                 await self._calls.add_offsets(self.identity, metadata.group_id)
             await self._calls.commit_offsets(self.identity, self.protocol, wanted, metadata)
 
-    def handle(self) -> TransactionHandle:
-        """What another process needs to write in this transaction. It can be pickled."""
-        self._require_open("handle")
+    async def handle(self) -> TransactionHandle:
+        """What another process needs to write in this transaction. It can be pickled. What was sent is flushed."""
+        await self.flush()
         self._is_handed_out = True
         self._sender.has_written = True
         return TransactionHandle(
@@ -289,6 +289,10 @@ class AsyncTransactionalProducer:
     def _move(self, state: State) -> None:
         assert self.state in PREDECESSORS[state], f"{state} after {self.state}"
         self.state = state
+
+    def check_open(self) -> None:
+        """Raise what a send would raise now."""
+        self._require_open("send")
 
     def _require_open(self, call: str) -> None:
         if self.state in (State.MUST_ABORT, State.FAILED) and self._failure is not None:

@@ -5,6 +5,7 @@ Every call has a plain answer of success; a test queues others in front of it: a
 
 import asyncio
 import collections
+import enum
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -16,7 +17,13 @@ from fencepost.wire.codec import decode
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.framing import read_request_header, response_frame
 
-SILENCE, HANG_UP = object(), object()
+
+class Mishap(enum.Enum):
+    SILENCE = enum.auto()
+    HANG_UP = enum.auto()
+
+
+SILENCE, HANG_UP = Mishap.SILENCE, Mishap.HANG_UP
 VERSIONS = {
     ApiKey.PRODUCE: (3, 12), ApiKey.METADATA: (4, 13), ApiKey.FIND_COORDINATOR: (0, 3), ApiKey.API_VERSIONS: (0, 4),
     ApiKey.INIT_PRODUCER_ID: (0, 5), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5), ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),

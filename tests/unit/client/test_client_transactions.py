@@ -95,7 +95,7 @@ def test_tv1_adds_partitions_and_groups_first_and_keeps_its_epoch_and_sequences(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         HANG_UP,
     ],
-    ids=str,
+    ids=lambda trouble: trouble.name,
 )
 @pytest.mark.parametrize("protocol", [TV1, TV2])
 def test_trouble_that_passes_is_waited_out_at_every_call(protocol: TransactionProtocol, trouble: object) -> None:
