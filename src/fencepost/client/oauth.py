@@ -30,7 +30,8 @@ class UnsecuredToken:
     subject: str
 
     def __call__(self) -> str:
-        now = time.time()
+        # Whole seconds: a fraction of a millisecond ahead of the broker's clock is "issued in the future".
+        now = int(time.time())
         claims = {"sub": self.subject, "iat": now, "exp": now + UNSECURED_LIFETIME_SECONDS}
         return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
 
