@@ -69,9 +69,9 @@ def print_table(outcome: Outcome, console: Console) -> None:
         console.print(table)
     console.print("Ratio: left / right. Broker CPU: left / right, per MB of record values or per request.")
     console.print("(client): the client used more CPU than the broker on both sides, so it sets the pace.")
-    busiest = max((row.other_broker_cores for row in outcome.rows), default=0.0)
+    busiest = max((row.other_broker_cores or 0.0 for row in outcome.rows), default=0.0)
     console.print(f"The broker that was not under load stayed up and used at most {busiest:.2f} of a core.")
-    foreign = max((row.foreign_cores for row in outcome.rows), default=0.0)
+    foreign = max((row.foreign_cores or 0.0 for row in outcome.rows), default=0.0)
     if foreign > FOREIGN_CORES_NOTED:
         console.print(
             f"[yellow]Other programs used up to {foreign:.2f} cores during a sample: do not trust the numbers.[/]"

@@ -35,9 +35,9 @@ class Row:
     cpu_ratio: float | None
     broker_cores: tuple[float, float]
     client_cores: tuple[float, float]
-    other_broker_cores: float
+    other_broker_cores: float | None
     # What processes that are no part of the benchmark used, in the worst sample.
-    foreign_cores: float
+    foreign_cores: float | None
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class Runner:
         sampler = Sampler(context, experiment, subjects, self._patience_seconds)
         taken = [sampler.pair((0, 1) if number % 2 == 0 else (1, 0)) for number in range(pairs)]
         samples = ([pair.samples[0] for pair in taken], [pair.samples[1] for pair in taken])
-        disturbance = (max(pair.idle_cores for pair in taken), max(pair.foreign_cores for pair in taken))
+        disturbance = (_worst(pair.idle_cores for pair in taken), _worst(pair.foreign_cores for pair in taken))
         experiment.finish(context, subjects)
         names = (subjects[0].name, subjects[1].name)
         rows = [_row(experiment, metric, names, samples, disturbance) for metric in experiment.metrics]
@@ -167,7 +167,7 @@ def _row(
     metric: Metric,
     names: tuple[str, str],
     samples: tuple[Sequence[Sample], Sequence[Sample]],
-    disturbance: tuple[float, float],
+    disturbance: tuple[float | None, float | None],
 ) -> Row:
     ours, theirs = (tuple(sample.values[metric.key] for sample in side) for side in samples)
     cpu_per_work: tuple[float, float] | None = None
@@ -192,6 +192,10 @@ def _row(
         other_broker_cores=disturbance[0],
         foreign_cores=disturbance[1],
     )
+
+
+def _worst(readings: Iterable[float | None]) -> float | None:
+    return max((reading for reading in readings if reading is not None), default=None)
 
 
 def _cores(samples: tuple[Sequence[Sample], Sequence[Sample]], field_name: str) -> tuple[float, float]:

@@ -21,8 +21,9 @@ DISTURBED_CORES = 0.3
 @dataclass(frozen=True, slots=True)
 class Pair:
     samples: tuple[Sample, Sample]
-    idle_cores: float
-    foreign_cores: float
+    # None where brokers come and go during a sample, so that nothing could be told apart.
+    idle_cores: float | None
+    foreign_cores: float | None
 
 
 class Meter:
@@ -55,7 +56,7 @@ class Sampler:
     def pair(self, order: Sequence[int]) -> Pair:
         while True:
             taken = self._take(order)
-            if taken.foreign_cores <= DISTURBED_CORES or time.monotonic() >= self._patience_ends:
+            if (taken.foreign_cores or 0.0) <= DISTURBED_CORES or time.monotonic() >= self._patience_ends:
                 return taken
 
     def _take(self, order: Sequence[int]) -> Pair:
@@ -72,7 +73,8 @@ class Sampler:
             if meter is not None:
                 idle_now, foreign_now = meter.read(samples[index])
                 idle, foreign = max(idle, idle_now), max(foreign, foreign_now)
-        return Pair((samples[0], samples[1]), idle, foreign)
+        both = (samples[0], samples[1])
+        return Pair(both, idle, foreign) if shared else Pair(both, None, None)
 
 
 def machine_is_busy() -> bool:
