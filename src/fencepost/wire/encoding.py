@@ -97,6 +97,11 @@ class EncoderCompiler(Compiler):
         if inner in FIXED:
             w.line(f"w(pack(f'>{{len(v)}}{FIXED[inner]}', *v))")
             return
+        packer = self.whole_struct(inner, field)
+        if packer is not None:
+            pack, names = packer
+            w.line(f"if v: w(b''.join([{pack}({', '.join('i.' + name for name in names)}) for i in v]))")
+            return
         w.line("for i in v:")
         w.depth += 1
         if inner == "string":
@@ -111,6 +116,17 @@ class EncoderCompiler(Compiler):
         else:
             w.line(f"write_{inner}(i, w)")
         w.depth -= 1
+
+    def whole_struct(self, inner: str, field: dict[str, Any]) -> tuple[str, list[str]] | None:
+        """How to pack a struct of nothing but fixed fields in one go: arrays of those can be long."""
+        if inner in ("string", "uuid", "bytes"):
+            return None
+        body, tagged, _ = self.split(self.struct_fields(inner, field))
+        if tagged or not body or any(one["type"] not in FIXED for one in body):
+            return None
+        # A pad byte is the same as an empty list of tags.
+        layout = struct.Struct(">" + "".join(FIXED[one["type"]] for one in body) + ("x" if self.flexible else ""))
+        return self.writer.constant("fixed", layout.pack), [snake_case(one["name"]) for one in body]
 
     def tags(self, tagged: list[dict[str, Any]]) -> None:
         w = self.writer

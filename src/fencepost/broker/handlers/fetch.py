@@ -88,11 +88,12 @@ class _Attempt:
         data.log_start_offset = partition_log.log_start_offset
         data.records = found.records
         if is_committed:
-            data.aborted_transactions = [
-                _PartitionData.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in partition_log.aborted_transactions(wanted.fetch_offset, found.next_offset)
+            # The log's own entries have the fields of the message; there can be thousands, so none is copied.
+            data.aborted_transactions = (
+                partition_log.aborted_transactions(wanted.fetch_offset, found.next_offset)  # type: ignore[assignment]
                 if found.next_offset > wanted.fetch_offset
-            ]
+                else []
+            )
         return data
 
     def _diverges(self, partition: Partition, wanted: Wanted, data: _PartitionData) -> bool:
