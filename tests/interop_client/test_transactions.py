@@ -16,6 +16,7 @@ from fencepost.client import (
     GroupMetadata,
     ProducerFenced,
     ProducerIdentity,
+    Sending,
     TopicPartition,
     TransactionAborted,
     TransactionFailed,
@@ -103,7 +104,7 @@ def test_an_exception_aborts_and_the_producer_goes_on(
 ) -> None:
     with (  # noqa: PT012 - the end of the block is what raises
         pytest.raises(ZeroDivisionError),
-        client.transaction(f"tx-{topic}", protocol=protocol) as transaction,
+        client.transaction(f"tx-{topic}", protocol=protocol, sending=Sending(linger_ms=60_000)) as transaction,
     ):
         unsent = transaction.send(topic, b"dropped", partition=0)
         _ = 1 / 0
