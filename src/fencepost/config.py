@@ -259,7 +259,7 @@ class BrokerConfig:
     # Latency
     busy_poll_us: int = setting(
         "int",
-        60,
+        150,
         "Fencepost: time to look for the next request before sleeping, while that pays; 0 is never.",
         minimum=0,
         maximum=1000,

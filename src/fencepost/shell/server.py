@@ -20,6 +20,8 @@ RECEIVE_BUFFER_BYTES = 65_536
 RETAINED_BUFFER_BYTES = 2_097_152
 # A connection that fills its buffer with whole requests gets a larger one: fewer turns of the loop for the same bytes.
 BUSY_BUFFER_BYTES = 524_288
+# Large requests come in streams, and their senders need the processor more than we do.
+BUSY_POLL_REQUEST_BYTES_MAX = 4_096
 SWEEP_INTERVAL_SECONDS = 1.0
 LISTEN_BACKLOG = 1024
 # A peer whose network died is noticed after two minutes, not after the two hours that systems take by default.
@@ -207,7 +209,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         view = self._view
         start, end = self._start, self._end
         was_full = end == len(self._buffer)
-        handled = 0
+        handled = size = 0
         while connection.is_ready and self._stalled_since is None:
             if end - start < 4:
                 break
@@ -237,7 +239,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         elif handled or self._frame_since is None:
             self._frame_since = self._loop.time()
         self._start, self._end = start, end
-        if handled == 1 and connection.is_idle:
+        if handled == 1 and size <= BUSY_POLL_REQUEST_BYTES_MAX and connection.is_idle:
             self._connections.busy_poll.answered()
         if was_full and handled > 1 and len(self._buffer) < BUSY_BUFFER_BYTES:
             self._grow(len(self._buffer))
