@@ -16,7 +16,7 @@ from tests.exactly_once.run import CLIENTS, Run, Size
 SIZE = Size(inputs=3_000, client_kills=4, broker_kills=3)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize(
     ("client", "loop"),
     [
