@@ -25,7 +25,7 @@ from tests.peers.raw import RawClient
 
 COPIERS = 2
 STALL_SECONDS = 45
-HANGS_MAX = 3
+HANGS_MAX = 1
 POLL_SECONDS = 0.05
 # Most kills come so long after some progress; some come so soon after the kill before that they hit its recovery.
 KILL_AFTER_SECONDS = (0.0, 0.15)
@@ -50,8 +50,9 @@ class Client:
     speaks_tv2: bool = False
     # Streams ends its transactions by the clock, not after so many inputs.
     commits_by_time: bool = False
-    # After the loss of its broker the library itself can stop for good, on any Kafka; docs/transactions.md tells more.
-    is_known_to_hang: bool = False
+    # Seen once to stop for good in send_offsets_to_transaction after a kill of the broker. Whose fault that is has not been
+    # established, nor whether it happens on Apache Kafka; until then one such stop in a run is forgiven, and said.
+    may_hang_once: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,8 +63,8 @@ def _python(module: str) -> Callable[[str], list[str]]:
 CLIENTS = {
     client.name: client
     for client in (
-        Client("confluent-kafka", _python("confluent_copier"), is_known_to_hang=True),
-        Client("kafka-python", _python("kafka_python_copier"), is_known_to_hang=True),
+        Client("confluent-kafka", _python("confluent_copier")),
+        Client("kafka-python", _python("kafka_python_copier"), may_hang_once=True),
         Client("aiokafka", _python("aiokafka_copier")),
         Client("java", lambda plan: java.command("Copier", [plan]), speaks_tv2=True),
         Client("streams", lambda plan: java.command("StreamsCopier", [plan]), speaks_tv2=True, commits_by_time=True),
@@ -220,9 +221,8 @@ class Run:
             if self._progress() != progress:
                 progress, since = self._progress(), time.monotonic()
             if time.monotonic() - since > STALL_SECONDS:
-                if not self._client.is_known_to_hang or self._hangs == HANGS_MAX:
+                if not self._client.may_hang_once or self._hangs == HANGS_MAX:
                     raise Stalled(f"{otherwise}: {progress:.0f} of {self._size.inputs}\n{self._story()}")
-                # Its own fault, seen on Apache Kafka too; whoever runs it would do the same.
                 self._hangs += 1
                 print(f"{self._client.name} hangs: killing and starting it again")
                 self._restart_copiers()
