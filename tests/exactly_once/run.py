@@ -50,8 +50,8 @@ class Client:
     speaks_tv2: bool = False
     # Streams ends its transactions by the clock, not after so many inputs.
     commits_by_time: bool = False
-    # Seen once to stop for good in send_offsets_to_transaction after a kill of the broker. Whose fault that is has not been
-    # established, nor whether it happens on Apache Kafka; until then one such stop in a run is forgiven, and said.
+    # Seen once to stop for good in send_offsets_to_transaction after a kill of the broker. Whose fault that is has not
+    # been established, nor whether it happens on Apache Kafka; until then one such stop in a run is forgiven, and said.
     may_hang_once: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
