@@ -8,12 +8,15 @@ class VirtualClock:
     def __init__(self, wall_ms: int = START_WALL_MS) -> None:
         self._monotonic_ms = 0
         self._wall_lead_ms = wall_ms
+        self._drift_ppm = 0
+        self._drift_since_ms = 0
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
     def wall_ms(self) -> int:
-        return self._monotonic_ms + self._wall_lead_ms
+        drifted = (self._monotonic_ms - self._drift_since_ms) * self._drift_ppm // 1_000_000
+        return self._monotonic_ms + self._wall_lead_ms + drifted
 
     def advance_to(self, monotonic_ms: int) -> None:
         assert monotonic_ms >= self._monotonic_ms, "time went back"
@@ -22,3 +25,14 @@ class VirtualClock:
     def jump_wall(self, by_ms: int) -> None:
         """Somebody set the machine's clock; time-outs must not notice."""
         self._wall_lead_ms += by_ms
+
+    def drift(self, parts_per_million: int) -> None:
+        """From now on the wall clock gains (or loses) so much on true time."""
+        self._wall_lead_ms = self.wall_ms() - self._monotonic_ms
+        self._drift_since_ms = self._monotonic_ms
+        self._drift_ppm = parts_per_million
+
+    @property
+    def wall_lead_ms(self) -> int:
+        """How far the wall clock is from where it would be, had nobody touched it."""
+        return self.wall_ms() - self._monotonic_ms - START_WALL_MS

@@ -58,16 +58,29 @@ class SimulatedNode:
 
     # Life
 
+    @property
+    def process(self) -> ProcessScheduler | None:
+        """Of the broker, if it runs."""
+        return self._process
+
     def start(self) -> "SimulatedNode":
+        self.boot()
+        self.scheduler.run_ready()
+        return self
+
+    def boot(self) -> None:
+        """Start the broker without letting anything else happen yet."""
         assert self._process is None, "it runs already"
         process = self._process = ProcessScheduler(self.scheduler)
         self.flusher = SimulatedFlusher(process, self.source, self.sync_ms)
         ports = Ports(self.clock, process, self.disk, self.flusher, SeededRandomness(self.source))
         self.node = Node(ports, DATA_DIRECTORY, self.settings)
         self.node.set_endpoint(LISTENER, "broker", 9092)
+        self.watch(self.node)
         self.node.start()
-        self.scheduler.run_ready()
-        return self
+
+    def watch(self, node: Node) -> None:
+        """Called with every new broker before it starts; for those who listen to its events."""
 
     def stop(self) -> None:
         """Cleanly: syncs under way come to their end, then every log is closed."""

@@ -56,12 +56,13 @@ class SimulatedScheduler:
         for _ in range(EVENTS_MAX):
             if holds():
                 return True
-            if not self._step(end_ms):
+            if not self.step(end_ms):
                 self.clock.advance_to(end_ms)
                 return holds()
         raise AssertionError(f"still busy after {EVENTS_MAX} events")
 
-    def _step(self, end_ms: int) -> bool:
+    def step(self, end_ms: int) -> bool:
+        """The next event, if there is one by then."""
         if self._soon:
             timer = self._soon.popleft()
         elif self._later and self._later[0][0] <= end_ms:
@@ -75,18 +76,43 @@ class SimulatedScheduler:
 
 
 class ProcessScheduler:
-    """What one simulated process schedules; nothing of it happens any more once the process is dead."""
+    """What one simulated process schedules; nothing of it happens any more once the process is dead.
+
+    While it is paused (SIGSTOP) everything that would have happened gathers, and happens in that order when it goes on.
+    """
 
     def __init__(self, scheduler: SimulatedScheduler) -> None:
         self._scheduler = scheduler
         self.is_alive = True
+        self.is_paused = False
+        self._deferred: deque[Callback] = deque()
 
     def call_soon(self, callback: Callback, /) -> SimulatedTimer:
-        return self._scheduler.call_soon(lambda: self._run(callback))
+        return self._timer(self._scheduler.call_soon, callback)
 
     def call_later(self, delay_ms: int, callback: Callback, /) -> SimulatedTimer:
-        return self._scheduler.call_later(delay_ms, lambda: self._run(callback))
+        return self._timer(lambda run: self._scheduler.call_later(delay_ms, run), callback)
 
-    def _run(self, callback: Callback) -> None:
-        if self.is_alive:
-            callback()
+    def resume(self) -> None:
+        self.is_paused = False
+        self._scheduler.call_soon(self._catch_up)
+
+    def _timer(self, schedule: Callable[[Callback], SimulatedTimer], callback: Callback) -> SimulatedTimer:
+        timer: SimulatedTimer
+
+        def run() -> None:
+            if not self.is_alive:
+                return
+            if self.is_paused or self._deferred:
+                # It may still be cancelled by what happens before it.
+                self._deferred.append(lambda: None if timer.callback is None else callback())
+            else:
+                callback()
+
+        timer = schedule(run)
+        return timer
+
+    def _catch_up(self) -> None:
+        if self._deferred and self.is_alive and not self.is_paused:
+            self._deferred.popleft()()
+            self._scheduler.call_soon(self._catch_up)
