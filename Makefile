@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "Fencepost needs Python 3.11 or newer; $(PYTHON) is older. Say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,arrow]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $(STAMP)
 
 peers: setup
