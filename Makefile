@@ -27,7 +27,7 @@ demo: setup
 	$(BIN)/fencepost demo
 
 test: peers
-	$(PYTEST)
+	@WORKERS=$(WORKERS) scripts/test
 
 # Without foreign clients and brokers: seconds instead of minutes.
 test-fast: setup
