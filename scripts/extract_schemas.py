@@ -20,6 +20,20 @@ RECORD_SCHEMAS = {
         "LegacyOffsetCommitValue",
         "GroupMetadataKey",
         "GroupMetadataValue",
+        # Of the consumer protocol (KIP-848): not served yet, but read in files of Apache Kafka.
+        *(
+            f"ConsumerGroup{name}{part}"
+            for name in (
+                "Metadata",
+                "PartitionMetadata",
+                "MemberMetadata",
+                "TargetAssignmentMetadata",
+                "TargetAssignmentMember",
+                "CurrentMemberAssignment",
+                "RegularExpression",
+            )
+            for part in ("Key", "Value")
+        ),
     ],
     "kafka-transaction-coordinator": ["TransactionLogKey", "TransactionLogValue"],
 }

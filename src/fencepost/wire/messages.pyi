@@ -209,6 +209,24 @@ class ApiVersionsResponse:
     zk_migration_ready: bool
     def __init__(self, *, error_code: int = ..., api_keys: list[ApiVersion] = ..., throttle_time_ms: int = ..., supported_features: list[SupportedFeatureKey] = ..., finalized_features_epoch: int = ..., finalized_features: list[FinalizedFeatureKey] = ..., zk_migration_ready: bool = ...) -> None: ...
 
+class ConsumerGroupCurrentMemberAssignmentKey:
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentValue:
+    class TopicPartitions:
+        topic_id: bytes
+        partitions: list[int]
+        assignment_epochs: list[int] | None
+        def __init__(self, *, topic_id: bytes = ..., partitions: list[int] = ..., assignment_epochs: list[int] | None = ...) -> None: ...
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    def __init__(self, *, member_epoch: int = ..., previous_member_epoch: int = ..., state: int = ..., assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ..., partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...) -> None: ...
+
 class ConsumerGroupDescribeRequest:
     group_ids: list[str]
     include_authorized_operations: bool
@@ -284,6 +302,91 @@ class ConsumerGroupHeartbeatResponse:
     heartbeat_interval_ms: int
     assignment: Assignment | None
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str | None = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., assignment: Assignment | None = ...) -> None: ...
+
+class ConsumerGroupMemberMetadataKey:
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupMemberMetadataValue:
+    class ClassicMemberMetadata:
+        class ClassicProtocol:
+            name: str
+            metadata: bytes
+            def __init__(self, *, name: str = ..., metadata: bytes = ...) -> None: ...
+        session_timeout_ms: int
+        supported_protocols: list[ClassicProtocol]
+        def __init__(self, *, session_timeout_ms: int = ..., supported_protocols: list[ClassicProtocol] = ...) -> None: ...
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberMetadata | None
+    def __init__(self, *, instance_id: str | None = ..., rack_id: str | None = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: list[str] = ..., subscribed_topic_regex: str | None = ..., rebalance_timeout_ms: int = ..., server_assignor: str | None = ..., classic_member_metadata: ClassicMemberMetadata | None = ...) -> None: ...
+
+class ConsumerGroupMetadataKey:
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupMetadataValue:
+    epoch: int
+    metadata_hash: int
+    def __init__(self, *, epoch: int = ..., metadata_hash: int = ...) -> None: ...
+
+class ConsumerGroupPartitionMetadataKey:
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupPartitionMetadataValue:
+    class TopicMetadata:
+        class PartitionMetadata:
+            partition: int
+            racks: list[str]
+            def __init__(self, *, partition: int = ..., racks: list[str] = ...) -> None: ...
+        topic_id: bytes
+        topic_name: str
+        num_partitions: int
+        partition_metadata: list[PartitionMetadata]
+        def __init__(self, *, topic_id: bytes = ..., topic_name: str = ..., num_partitions: int = ..., partition_metadata: list[PartitionMetadata] = ...) -> None: ...
+    topics: list[TopicMetadata]
+    def __init__(self, *, topics: list[TopicMetadata] = ...) -> None: ...
+
+class ConsumerGroupRegularExpressionKey:
+    group_id: str
+    regular_expression: str
+    def __init__(self, *, group_id: str = ..., regular_expression: str = ...) -> None: ...
+
+class ConsumerGroupRegularExpressionValue:
+    topics: list[str]
+    version: int
+    timestamp: int
+    def __init__(self, *, topics: list[str] = ..., version: int = ..., timestamp: int = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberKey:
+    group_id: str
+    member_id: str
+    def __init__(self, *, group_id: str = ..., member_id: str = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberValue:
+    class TopicPartition:
+        topic_id: bytes
+        partitions: list[int]
+        def __init__(self, *, topic_id: bytes = ..., partitions: list[int] = ...) -> None: ...
+    topic_partitions: list[TopicPartition]
+    def __init__(self, *, topic_partitions: list[TopicPartition] = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataKey:
+    group_id: str
+    def __init__(self, *, group_id: str = ...) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(self, *, assignment_epoch: int = ..., assignment_timestamp: int = ...) -> None: ...
 
 class ConsumerProtocolAssignment:
     class TopicPartition:
