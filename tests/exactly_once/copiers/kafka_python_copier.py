@@ -1,10 +1,13 @@
 """The loop with kafka-python."""
 
+import signal
 import time
+from types import FrameType
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
+from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import OffsetAndMetadata
 
 from tests.exactly_once.copiers.plan import Aborted, Dice, Plan, given_plan, stopping_when_input_closes
@@ -22,6 +25,7 @@ class Copier:
         self._dice = Dice(plan)
         self._stopping = stopping_when_input_closes()
         self._producer = self._new_producer()
+        signal.signal(signal.SIGUSR1, lambda _, frame: self._say_whether_a_call_was_lost(frame))
         self._consumer = KafkaConsumer(
             plan.source,
             bootstrap_servers=plan.bootstrap,
@@ -42,6 +46,12 @@ class Copier:
                 self._one_transaction(batch)
         self._consumer.close()
         self._producer.close()
+
+    def _say_whether_a_call_was_lost(self, frame: FrameType | None) -> None:
+        """Asked when nothing moves; how this client forgets a call that somebody waits for: test_kafka_python.py."""
+        transactions = self._producer._transaction_manager
+        queued = bool(transactions._pending_requests) or transactions.has_in_flight_transactional_request()
+        say("asked", lost=_waits_for_a_result(frame) and not queued)
 
     def _poll(self) -> Batch:
         try:
@@ -119,6 +129,15 @@ class Copier:
             except KafkaError as problem:
                 say("retried", cause=type(problem).__name__)
                 time.sleep(RETRY_SECONDS)
+
+
+def _waits_for_a_result(frame: FrameType | None) -> bool:
+    while frame is not None:
+        waiting = frame.f_locals.get("self")
+        if isinstance(waiting, TransactionalRequestResult):
+            return not waiting.is_done
+        frame = frame.f_back
+    return False
 
 
 if __name__ == "__main__":
