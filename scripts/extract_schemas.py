@@ -82,7 +82,8 @@ def strip_field(field: dict[str, Any], newest: int) -> dict[str, Any]:
         if key in kept:
             kept[key] = bounds(kept[key], newest)
     if "default" in kept:
-        kept["default"] = str(kept["default"]).lower() if isinstance(kept["default"], bool) else str(kept["default"])
+        given = kept["default"]
+        kept["default"] = "null" if given is None else str(given).lower() if isinstance(given, bool) else str(given)
     if "fields" in kept:
         kept["fields"] = [strip_field(inner, newest) for inner in field["fields"]]
     return kept
