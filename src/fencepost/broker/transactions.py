@@ -28,6 +28,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
             transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
             deadline_moved=self.schedule,
+            call_soon=node.scheduler.call_soon,
         )
 
     def topic_deleted(self, name: str) -> None:

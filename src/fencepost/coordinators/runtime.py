@@ -94,22 +94,26 @@ class Written:
     now: Now
 
 
-@dataclasses.dataclass(slots=True, eq=False)
 class _Write(Generic[E]):
-    done: Promise[Written]
-    entries: Sequence[E]
-    producer_id: int
-    undo: list[Undo]
+    __slots__ = ("done", "entries", "producer_id", "undo")
+
+    def __init__(self, entries: Sequence[E], producer_id: int) -> None:
+        self.done: Promise[Written] = Promise()
+        self.entries = entries
+        self.producer_id = producer_id
+        self.undo: list[Undo] = []
 
 
-@dataclasses.dataclass(slots=True, eq=False)
 class _Shard(Generic[M, E]):
-    state: ShardState
-    machine: M
-    next_position: int = 0
-    record_count: int = 0
-    skipped_count: int = 0
-    pending: "deque[_Write[E]]" = dataclasses.field(default_factory=deque)
+    __slots__ = ("machine", "next_position", "pending", "record_count", "skipped_count", "state")
+
+    def __init__(self, machine: M) -> None:
+        self.state = ShardState.LOADING
+        self.machine = machine
+        self.next_position = 0
+        self.record_count = 0
+        self.skipped_count = 0
+        self.pending: deque[_Write[E]] = deque()
 
 
 class CoordinatorRuntime(Generic[M, E]):
@@ -155,7 +159,7 @@ class CoordinatorRuntime(Generic[M, E]):
 
     def start_loading(self, partition: int) -> None:
         self.unload(partition)
-        self._shards[partition] = _Shard(ShardState.LOADING, self._make_machine(partition))
+        self._shards[partition] = _Shard(self._make_machine(partition))
 
     def replay(self, partition: int, batches: Buffer) -> None:
         """Feed a stretch of the log, whole batches in order, to a partition that is loading."""
@@ -244,7 +248,7 @@ class CoordinatorRuntime(Generic[M, E]):
                     shard.machine.replay(position, producer_id, entry)
             shard.next_position += len(entries)
             return Promise.resolved(Written(ErrorCode.NONE, self._now()))
-        write: _Write[E] = _Write(Promise(), entries if replay else (), producer_id, [])
+        write: _Write[E] = _Write(entries if replay else (), producer_id)
         if self._apply_when is ApplyWhen.APPENDED:
             self._apply(shard, write)
         shard.next_position += len(entries)

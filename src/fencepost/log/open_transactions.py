@@ -15,7 +15,11 @@ _ENTRY = struct.Struct(">hqqqq")
 _OFFSET = struct.Struct(">q")
 ENTRY_BYTES = _ENTRY.size
 ENTRY_VERSION = 0
+PACKED_BYTES = 16
+"""Producer id and first offset: what a reader is told."""
+_PRODUCER_ID_POSITION = 2
 _LAST_OFFSET_POSITION = 18
+_LAST_STABLE_OFFSET_POSITION = 26
 _BLOCK_ENTRIES = 256
 _BLOCK_BYTES = _BLOCK_ENTRIES * ENTRY_BYTES
 
@@ -165,30 +169,60 @@ class AbortedTransactions:
 
     def collect(self, from_offset: int, to_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """Aborted transactions that touch [from, to), and whether later segments can be left unsearched."""
+        spans, complete = self._touching(from_offset, to_offset)
         data = self._loaded()
-        found: list[AbortedTransaction] = []
-        position = self._first_with_last_offset(from_offset)
+        found = [
+            AbortedTransaction(*fields[1:])
+            for start, end in spans
+            for fields in _ENTRY.iter_unpack(memoryview(data)[start:end])
+        ]
+        return found, complete
+
+    def pack(self, from_offset: int, to_offset: int, packed: bytearray) -> bool:
+        """Add producer id and first offset of the same transactions to `packed`, as they stand in the file.
+
+        Byte by byte of all entries at once: a fetch may list thousands, and must not make an object of each.
+        """
+        spans, complete = self._touching(from_offset, to_offset)
+        data = self._loaded()
+        for start, end in spans:
+            pairs = bytearray((end - start) // ENTRY_BYTES * PACKED_BYTES)
+            for place in range(PACKED_BYTES):
+                pairs[place::PACKED_BYTES] = data[start + _PRODUCER_ID_POSITION + place : end : ENTRY_BYTES]
+            packed += pairs
+        return complete
+
+    def _touching(self, from_offset: int, to_offset: int) -> tuple[list[tuple[int, int]], bool]:
+        """Byte ranges of the entries that touch [from, to), and whether later segments can be left unsearched."""
+        data = self._loaded()
+        spans: list[tuple[int, int]] = []
+        first = self._first_with_last_offset(from_offset)
+        # What ended before `to` began before it, too. What ends later may have: an older one may hold up many.
+        position = self._first_with_last_offset(to_offset)
+        if position > first:
+            spans.append((first, position))
+            if self._last_stable_offset_at(position - ENTRY_BYTES) >= to_offset:
+                return spans, True
         block_firsts = self._block_firsts
         end = len(data)
-        unpack = _ENTRY.unpack_from
         while position < end:
             block = position // _BLOCK_BYTES
             block_end = min(end, (block + 1) * _BLOCK_BYTES)
             if block_firsts[block] >= to_offset:
                 # Nothing here begins early enough. Only the last entry can tell whether the search is over: last
                 # stable offsets never fall.
-                if unpack(data, block_end - ENTRY_BYTES)[4] >= to_offset:
-                    return found, True
+                if self._last_stable_offset_at(block_end - ENTRY_BYTES) >= to_offset:
+                    return spans, True
                 position = block_end
                 continue
             while position < block_end:
-                _, producer_id, first_offset, last_offset, last_stable_offset = unpack(data, position)
+                _, _, first_offset, _, last_stable_offset = _ENTRY.unpack_from(data, position)
                 if first_offset < to_offset:
-                    found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+                    spans.append((position, position + ENTRY_BYTES))
                 if last_stable_offset >= to_offset:
-                    return found, True
+                    return spans, True
                 position += ENTRY_BYTES
-        return found, False
+        return spans, False
 
     def entries(self) -> list[AbortedTransaction]:
         return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(self._loaded())]
@@ -261,6 +295,11 @@ class AbortedTransactions:
         data = self._data
         assert data is not None
         return int(_OFFSET.unpack_from(data, position + _LAST_OFFSET_POSITION)[0])
+
+    def _last_stable_offset_at(self, position: int) -> int:
+        data = self._data
+        assert data is not None
+        return int(_OFFSET.unpack_from(data, position + _LAST_STABLE_OFFSET_POSITION)[0])
 
     def _first_with_last_offset(self, offset: int) -> int:
         """Position of the first entry whose marker is at or above `offset`."""

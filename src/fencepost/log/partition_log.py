@@ -635,6 +635,10 @@ class PartitionLog:
         """What a reader of committed records in [from, to) must skip, in the order of their markers."""
         return reading.aborted_transactions(self, from_offset, to_offset)
 
+    def packed_aborted_transactions(self, from_offset: int, to_offset: int) -> bytearray:
+        """The same as the wire has it: producer id and first offset of each."""
+        return reading.packed_aborted_transactions(self, from_offset, to_offset)
+
     # Looking up
 
     def offset_for_timestamp(self, timestamp: int) -> lookup.TimestampOffset | None:

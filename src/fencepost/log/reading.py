@@ -114,6 +114,17 @@ def aborted_transactions(log: "PartitionLog", from_offset: int, to_offset: int) 
     return aborted
 
 
+def packed_aborted_transactions(log: "PartitionLog", from_offset: int, to_offset: int) -> bytearray:
+    packed = bytearray()
+    if to_offset <= from_offset:
+        return packed
+    first = max(bisect_right(log._base_offsets, from_offset) - 1, 0)
+    for segment in log._segments[first:]:
+        if segment.aborted.pack(from_offset, to_offset, packed):
+            break
+    return packed
+
+
 def _find(log: "PartitionLog", offset: int) -> tuple[Segment, int] | None:
     """Segment and position of the first batch that ends at or after `offset`."""
     at = max(bisect_right(log._base_offsets, offset) - 1, 0)

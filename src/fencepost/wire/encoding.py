@@ -12,6 +12,25 @@ from fencepost.wire.messages import default_of, snake_case
 ERROR_MESSAGE_CHARACTERS_MAX = 2_000
 
 
+class PackedStructs:
+    """Elements of an array whose fixed fields are packed already, `size` bytes each: there can be thousands."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self, data: bytearray, size: int) -> None:
+        self.data = data
+        self.size = size
+
+    def __len__(self) -> int:
+        return len(self.data) // self.size
+
+    def with_empty_tags(self) -> bytearray:
+        padded = bytearray(len(self.data) + len(self))
+        for place in range(self.size):
+            padded[place :: self.size + 1] = self.data[place :: self.size]
+        return padded
+
+
 class EncoderCompiler(Compiler):
     def compile(self) -> Callable[[Any, Callable[[Buffer], None]], None]:
         self.struct(self.name, self.schema["fields"])
@@ -100,7 +119,9 @@ class EncoderCompiler(Compiler):
         packer = self.whole_struct(inner, field)
         if packer is not None:
             pack, names = packer
-            w.line(f"if v: w(b''.join([{pack}({', '.join('i.' + name for name in names)}) for i in v]))")
+            w.scope["PackedStructs"] = PackedStructs
+            w.line(f"if type(v) is PackedStructs: w({'v.with_empty_tags()' if self.flexible else 'v.data'})")
+            w.line(f"elif v: w(b''.join([{pack}({', '.join('i.' + name for name in names)}) for i in v]))")
             return
         w.line("for i in v:")
         w.depth += 1

@@ -1,6 +1,7 @@
 """Undecided transactions against a plain model, and the aborted index against a scan of everything."""
 
 import itertools
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -123,6 +124,9 @@ def test_a_query_finds_every_aborted_transaction_that_touches_the_range(lengths,
     found, _ = index.collect(start, start + span)
     touching = [entry for entry in entries if entry.last_offset >= start and entry.first_offset < start + span]
     assert found == touching
+    packed = bytearray(b"before")
+    index.pack(start, start + span, packed)
+    assert packed == b"before" + b"".join(struct.pack(">qq", *entry[:2]) for entry in touching)
 
 
 def test_a_query_among_a_hundred_thousand_entries_under_one_long_transaction_looks_at_few(monkeypatch):
@@ -138,6 +142,11 @@ def test_a_query_among_a_hundred_thousand_entries_under_one_long_transaction_loo
         def unpack_from(data, position):
             looked_at.append(position)
             return entry_format.unpack_from(data, position)
+
+        @staticmethod
+        def iter_unpack(data):
+            looked_at.extend(range(0, len(data), entry_format.size))
+            return entry_format.iter_unpack(data)
 
     monkeypatch.setattr(open_transactions, "_ENTRY", Counting)
     found, complete = index.collect(1001, 1011)

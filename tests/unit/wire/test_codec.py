@@ -3,12 +3,14 @@
 import importlib
 import io
 import random
+import struct
 
 import pytest
 from tests.support.random_messages import random_message
 
 from fencepost.wire import messages
 from fencepost.wire.codec import MESSAGE_ELEMENTS_MAX, decode, encode, encode_parts
+from fencepost.wire.encoding import PackedStructs
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, message_names, schema_of, snake_case
 
@@ -26,6 +28,20 @@ def test_what_is_encoded_reads_back_equal(name, version):
         data = encode(message, version)
         assert decode(message_class(name), version, data) == message
         assert b"".join(encode_parts(message, version)) == data
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_structs_that_are_packed_already_are_written_like_any_others(version):
+    data = messages.FetchResponse.FetchableTopicResponse.PartitionData
+    plain = [data.AbortedTransaction(producer_id=n << 40 | n, first_offset=n * 257) for n in range(300)]
+    packed = PackedStructs(bytearray(b"".join(struct.pack(">qq", n << 40 | n, n * 257) for n in range(300))), 16)
+    for count, listed in ((300, packed), (0, PackedStructs(bytearray(), 16))):
+        topics = [
+            messages.FetchResponse.FetchableTopicResponse(partitions=[data(aborted_transactions=each, records=b"")])
+            for each in (plain[:count], listed)
+        ]
+        expected, written = (encode(messages.FetchResponse(responses=[topic]), version) for topic in topics)
+        assert written == expected
 
 
 def kio_class(name: str, version: int):

@@ -9,9 +9,11 @@ from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.fetch_sessions import FetchSession, Wanted
 from fencepost.broker.partition import Partition
+from fencepost.log.open_transactions import PACKED_BYTES
 from fencepost.ports import Timer
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
+from fencepost.wire.encoding import PackedStructs
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import FetchRequest, FetchResponse
 
@@ -88,12 +90,8 @@ class _Attempt:
         data.log_start_offset = partition_log.log_start_offset
         data.records = found.records
         if is_committed:
-            # The log's own entries have the fields of the message; there can be thousands, so none is copied.
-            data.aborted_transactions = (
-                partition_log.aborted_transactions(wanted.fetch_offset, found.next_offset)  # type: ignore[assignment]
-                if found.next_offset > wanted.fetch_offset
-                else []
-            )
+            aborted = partition_log.packed_aborted_transactions(wanted.fetch_offset, found.next_offset)
+            data.aborted_transactions = PackedStructs(aborted, PACKED_BYTES)  # type: ignore[assignment]
         return data
 
     def _diverges(self, partition: Partition, wanted: Wanted, data: _PartitionData) -> bool:
