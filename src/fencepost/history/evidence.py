@@ -1,0 +1,147 @@
+"""What a history tells of every partition: who tried to write a value, who read it where, and what that proves.
+
+Two rules of inference come from Jepsen. Whoever reads one value of a transaction proves that the transaction was
+committed, so that all its other values must be readable; this holds for transactions of unknown outcome as well. And a
+poll depends on the writer of the highest offset it returned (see `cycles.py`).
+"""
+
+from collections.abc import Iterator
+
+from fencepost.history.operations import READ_COMMITTED, Operation, Outcome, Send, Value
+from fencepost.history.reading import History
+
+
+class Entry:
+    """One offset as readers saw it."""
+
+    __slots__ = ("committed_by", "committed_place", "offset", "place", "read_by", "send", "value")
+
+    def __init__(self, offset: int, value: Value, read_by: Operation, place: int) -> None:
+        self.offset = offset
+        self.value = value
+        self.read_by = read_by
+        """The first to read it, at whatever isolation level, and when."""
+        self.place = place
+        self.committed_by: Operation | None = None
+        """The first to read it at read_committed, and when."""
+        self.committed_place = place
+        self.send: Send | None = None
+        """The attempt that put it there, where only one can have."""
+
+
+class PartitionEvidence:
+    __slots__ = ("acknowledged", "attempts", "conflicts", "entries", "name", "misread")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.attempts: dict[Value, Send] = {}
+        """The last attempt to send each value; `Send.earlier` leads to the others."""
+        self.acknowledged: dict[int, Send] = {}
+        self.entries: dict[int, Entry] = {}
+        self.conflicts: list[tuple[int, Value, Value, Operation, Operation]] = []
+        """(offset, one value, another value, who says so of each)"""
+        self.misread: list[tuple[Entry, Send]] = []
+        """Values read at an offset other than the acknowledged one."""
+
+    def tries(self, value: Value) -> Iterator[Send]:
+        send = self.attempts.get(value)
+        while send is not None:
+            yield send
+            send = send.earlier
+
+    def visible_offsets(self, isolation: str) -> list[int]:
+        """Offsets at which a reader of this isolation level must be given something."""
+        if isolation == READ_COMMITTED:
+            found = {offset for offset, entry in self.entries.items() if entry.committed_by is not None}
+            found.update(offset for offset, send in self.acknowledged.items() if send.operation.is_committed)
+        else:
+            found = {*self.entries, *self.acknowledged}
+        return sorted(found)
+
+
+class Evidence:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.partitions: dict[str, PartitionEvidence] = {}
+        for operation in history.operations:
+            for send in operation.sends:
+                self._take_send(send)
+        self._take_polls()
+        for partition in self.partitions.values():
+            _resolve(partition)
+
+    def partition(self, name: str) -> PartitionEvidence:
+        found = self.partitions.get(name)
+        if found is None:
+            found = self.partitions[name] = PartitionEvidence(name)
+        return found
+
+    def _take_send(self, send: Send) -> None:
+        partition = self.partition(send.partition)
+        send.earlier = partition.attempts.get(send.value)
+        partition.attempts[send.value] = send
+        if send.offset is None:
+            return
+        other = partition.acknowledged.setdefault(send.offset, send)
+        if other is not send:
+            said = (send.offset, other.value, send.value, other.operation, send.operation)
+            partition.conflicts.append(said)
+
+    def _take_polls(self) -> None:
+        for place, operation, poll in self.history.polls:
+            is_committed = operation.isolation == READ_COMMITTED
+            for name, pairs in poll.items():
+                partition = self.partition(name)
+                entries = partition.entries
+                for offset, value in pairs:
+                    entry = entries.get(offset)  # type: ignore[arg-type]
+                    if entry is None:
+                        assert isinstance(offset, int)
+                        entry = entries[offset] = Entry(offset, value, operation, place)
+                    elif entry.value != value:
+                        partition.conflicts.append((entry.offset, entry.value, value, entry.read_by, operation))
+                        continue
+                    if is_committed and entry.committed_by is None:
+                        entry.committed_by = operation
+                        entry.committed_place = place
+
+
+def _resolve(partition: PartitionEvidence) -> None:
+    """Finds the attempt behind every entry, and notes what was proven by reading it."""
+    acknowledged = partition.acknowledged
+    for offset, entry in partition.entries.items():
+        told = acknowledged.get(offset)
+        if told is not None:
+            if told.value == entry.value:
+                entry.send = told
+            else:
+                said = (offset, told.value, entry.value, told.operation, entry.read_by)
+                partition.conflicts.append(said)
+        if entry.send is None:
+            entry.send = _only_attempt(partition, entry)
+        send = entry.send
+        if send is None:
+            continue
+        if send.offset is None:
+            send.offset = offset
+        operation = send.operation
+        reader = entry.committed_by
+        if reader is not None and operation.outcome is Outcome.INFO and reader is not operation:
+            if operation.proof is None or reader.completed < operation.proof.completed:
+                operation.proof = reader
+
+
+def _only_attempt(partition: PartitionEvidence, entry: Entry) -> Send | None:
+    attempts = list(partition.tries(entry.value))
+    open_ones = [each for each in attempts if each.offset is None]
+    likely = [each for each in open_ones if each.operation.outcome is not Outcome.FAIL]
+    for candidates in (likely, open_ones):
+        if candidates:
+            return candidates[0] if len(candidates) == 1 else None
+    for send in attempts:
+        assert send.offset is not None
+        other = partition.entries.get(send.offset)
+        if other is None or other.value != entry.value:
+            partition.misread.append((entry, send))
+            return send
+    return None
