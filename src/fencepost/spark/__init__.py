@@ -1,0 +1,25 @@
+"""Exactly-once pipelines on Spark: a source, a sink and pipelines in which a micro-batch is one Kafka transaction."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.spark.pipelines import pipeline
+    from fencepost.spark.sink import exactly_once, transaction, write_exactly_once
+
+__all__ = ["exactly_once", "pipeline", "transaction", "write_exactly_once"]
+
+_HOMES = {
+    "exactly_once": "sink",
+    "transaction": "sink",
+    "write_exactly_once": "sink",
+    "pipeline": "pipelines",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Executors import single modules of this package and must not pay for the rest.
+    import importlib
+
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"fencepost.spark.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'fencepost.spark' has no attribute {name!r}")

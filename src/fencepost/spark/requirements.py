@@ -1,0 +1,117 @@
+"""What has to be there before anything starts: Java, a version of PySpark, slots. Each refusal says what to do.
+
+Looks at the environment and at Spark's configuration only; nothing here talks to a broker.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from fencepost.spark.errors import NotSupported, RequirementNotMet
+
+JAVA_VERSION_MIN = 17
+PYSPARK_FOR_SINK = (3, 5)
+PYSPARK_FOR_SOURCE = (4, 2)
+_JAVA_TIMEOUT_SECONDS = 60
+
+
+def require_java() -> None:
+    """Spark's launcher fails without a usable message where Java is missing or too old."""
+    java = _java()
+    if java is None:
+        raise RequirementNotMet("Spark needs Java, and none was found", _install_java())
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_SECONDS)
+    except OSError as error:
+        raise RequirementNotMet(f"{java} cannot be run: {error}", _install_java()) from None
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    if shown.returncode or found is None:
+        raise RequirementNotMet(f"{java} -version does not work", _install_java())
+    if int(found[1]) < JAVA_VERSION_MIN:
+        raise RequirementNotMet(f"{java} is Java {found[1]}; {JAVA_VERSION_MIN} is needed", _install_java())
+
+
+def _java() -> str | None:
+    """Where Spark's launcher looks: JAVA_HOME first, then the path."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return str(Path(home) / "bin" / "java") if (Path(home) / "bin" / "java").exists() else None
+    return shutil.which("java")
+
+
+def _install_java() -> str:
+    return (
+        f"install Java {JAVA_VERSION_MIN} or newer (Debian, Ubuntu: `apt install openjdk-17-jre-headless`; "
+        "macOS: `brew install openjdk@17`) and let JAVA_HOME point to it if `java` is not on the path"
+    )
+
+
+def require_pyspark(minimum: tuple[int, int] = PYSPARK_FOR_SINK, purpose: str = "the sink") -> tuple[int, int]:
+    """The version that is installed."""
+    wanted = ".".join(map(str, minimum))
+    try:
+        from pyspark import __version__
+    except ImportError:
+        raise RequirementNotMet("PySpark is not installed", "pip install 'fencepost[spark]'") from None
+    found = tuple(int(part) for part in re.findall(r"\d+", __version__)[:2])
+    version = (found[0], found[1])
+    if version < minimum:
+        raise RequirementNotMet(
+            f"{purpose} needs PySpark {wanted}; {__version__} is installed", f"pip install 'pyspark>={wanted}'"
+        )
+    return version
+
+
+def require_arrow() -> None:
+    try:
+        import numba  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise RequirementNotMet(
+            f"{error.name} is not installed", "pip install 'fencepost[spark]', on the executors too"
+        ) from None
+
+
+def setting(spark: Any, name: str, default: str = "") -> str:
+    """A setting of the application or the session; works under Connect as well."""
+    value = spark.conf.get(name, default)
+    return default if value is None else str(value)
+
+
+def is_connect(spark: Any) -> bool:
+    return not hasattr(spark, "_jsparkSession")
+
+
+def refuse_dynamic_allocation(spark: Any) -> None:
+    if setting(spark, "spark.dynamicAllocation.enabled", "false").lower() == "true":
+        raise NotSupported(
+            "dynamic allocation is on, and Spark runs no barrier stage under it",
+            "set spark.dynamicAllocation.enabled=false and give the job a fixed number of executors",
+        )
+
+
+def slots(spark: Any) -> int | None:
+    """How many tasks can run at once now; None where that cannot be known."""
+    if not is_connect(spark):
+        context = spark.sparkContext._jsc.sc()
+        return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+    return _configured_slots(spark)
+
+
+def _configured_slots(spark: Any) -> int | None:
+    """Under Connect the scheduler cannot be asked: the configuration has to say."""
+    per_task = int(setting(spark, "spark.task.cpus", "1"))
+    master = setting(spark, "spark.master")
+    if found := re.fullmatch(r"local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?", master):
+        cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
+        return cores // per_task
+    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*", master):
+        return int(found[1]) * (int(found[2]) // per_task)
+    executors, cores_each = setting(spark, "spark.executor.instances"), setting(spark, "spark.executor.cores")
+    if executors and cores_each:
+        return int(executors) * (int(cores_each) // per_task)
+    total = setting(spark, "spark.cores.max")
+    return int(total) // per_task if total else None
