@@ -30,7 +30,7 @@ class Entry:
 
 
 class PartitionEvidence:
-    __slots__ = ("acknowledged", "attempts", "conflicts", "entries", "name", "misread")
+    __slots__ = ("acknowledged", "attempts", "conflicts", "entries", "misread", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -126,9 +126,8 @@ def _resolve(partition: PartitionEvidence) -> None:
             send.offset = offset
         operation = send.operation
         reader = entry.committed_by
-        if reader is not None and operation.outcome is Outcome.INFO and reader is not operation:
-            if operation.proof is None or reader.completed < operation.proof.completed:
-                operation.proof = reader
+        if reader is not None and reader is not operation:
+            operation.prove(reader)
 
 
 def _only_attempt(partition: PartitionEvidence, entry: Entry) -> Send | None:

@@ -9,9 +9,9 @@ A history is a sequence of events, one JSON object per line, in the order in whi
     fail     it did not happen and never will
     info     nobody knows
 
-Each may list in `do` what the operation does: ["send", partition, value], ["poll", {partition: [[offset, value], ...]}],
-["offsets", group, {partition: offset}], ["fetched", group, {partition: offset}], ["rebalanced", [partition, ...]].
-The last event may give the offsets of the sends, in their order, in `offsets`.
+Each may list in `do` what the operation does: ["send", partition, value], ["poll", {partition: [[offset, value],
+...]}], ["offsets", group, {partition: offset}], ["fetched", group, {partition: offset}], ["rebalanced", [partition,
+...]]. The last event may give the offsets of the sends, in their order, in `offsets`.
 
 The place of an event in the sequence is its time: what was told earlier happened earlier.
 """
@@ -122,3 +122,8 @@ class Operation:
         if self.outcome is Outcome.OK:
             return self.completed
         return NEVER if self.proof is None else self.proof.completed
+
+    def prove(self, witness: "Operation") -> None:
+        """Someone saw something of it. Of several witnesses the first to complete counts."""
+        if self.outcome is Outcome.INFO and (self.proof is None or witness.completed < self.proof.completed):
+            self.proof = witness

@@ -1,8 +1,8 @@
 """Records a history while it happens. What is about to be asked is written down before it is asked.
 
-Append-only and safe to use from many threads; the clock is passed in, and so is the sink: a file of JSON lines, a list's
-`append`, anything that takes an event. A process does one operation at a time; a client that crashed goes on under
-another name, or its next operation says that nobody knows what became of the last.
+Append-only and safe to use from many threads; the clock is passed in, and so is the sink: a file of JSON lines, a
+list's `append`, anything that takes an event. A process does one operation at a time; if it begins another, nobody
+knows what became of the last.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Offsets of groups: they move if and only if the outputs of their transaction are visible.
 
-A group's offset of a partition is a register. Whoever fetches it must find the last write that certainly came before, or
-one that may have come after that; never one of a transaction that was aborted, and never one that nobody wrote.
+A group's offset of a partition is a register. Whoever fetches it must find the last write that certainly came before,
+or one that may have come after that; never one of a transaction that was aborted, and never one that nobody wrote.
 """
 
 from collections import defaultdict
@@ -22,8 +22,10 @@ class GroupOffsets:
         self.read_by: dict[int, Operation] = {}
         """Transactions, by number, whose offsets somebody fetched, where no other can have written them."""
         for operation in evidence.history.operations:
-            for group, partition, offset in operation.commits:
-                self.writes[group, partition].setdefault(offset, []).append(operation)
+            # Of several offsets for one partition the last counts.
+            last = {(group, partition): offset for group, partition, offset in operation.commits}
+            for register, offset in last.items():
+                self.writes[register].setdefault(offset, []).append(operation)
             if operation.outcome is Outcome.OK:
                 for group, partition, fetched in operation.fetched:
                     self.fetches[group, partition].append((operation, fetched))
@@ -39,10 +41,7 @@ class GroupOffsets:
                     continue
                 writer = possible[0]
                 self.read_by.setdefault(writer.number, reader)
-                if writer.outcome is Outcome.INFO and (
-                    writer.proof is None or reader.completed < writer.proof.completed
-                ):
-                    writer.proof = reader
+                writer.prove(reader)
 
     def check(self, findings: Findings) -> None:
         for register, fetches in self.fetches.items():
@@ -57,35 +56,31 @@ def _check_register(
     fetches: list[tuple[Operation, int | None]],
     findings: Findings,
 ) -> None:
-    # Of an operation that wrote several offsets to the register the last counts.
-    written: dict[int, tuple[Operation, int]] = {}
-    for offset, operations in writes.items():
-        for operation in operations:
-            written[operation.number] = (operation, offset)
-    certain = sorted(
-        (pair for pair in written.values() if pair[0].known_at != NEVER), key=lambda pair: pair[0].known_at
-    )
+    written = {operation.number: offset for offset, operations in writes.items() for operation in operations}
+    certain = [each for operations in writes.values() for each in operations if each.known_at != NEVER]
+    certain.sort(key=lambda operation: operation.known_at)
     newest: Operation | None = None
     newest_of: dict[str | None, Operation] = {}
     at = 0
-    for reader, offset in sorted(fetches, key=lambda fetch: fetch[0].invoked):
-        while at < len(certain) and certain[at][0].known_at < reader.invoked:
-            writer = certain[at][0]
+    for reader, found in sorted(fetches, key=lambda fetch: fetch[0].invoked):
+        while at < len(certain) and certain[at].known_at < reader.invoked:
+            writer = certain[at]
             at += 1
             if newest is None or writer.invoked > newest.invoked:
                 newest = writer
             same = newest_of.get(writer.transactional_id)
             if same is None or writer.invoked > same.invoked:
                 newest_of[writer.transactional_id] = writer
-        writers = [] if offset is None else [each for each in writes.get(offset, ()) if each.invoked < reader.completed]
+        tried = [] if found is None else writes.get(found, [])
+        writers = [each for each in tried if each.invoked < reader.completed]
         possible = [each for each in writers if each.outcome is not Outcome.FAIL]
-        if offset is not None and not possible:
-            _tell_unwritten(register, offset, writers, reader, findings)
+        if found is not None and not possible:
+            _tell_unwritten(register, found, writers, reader, findings)
         elif newest is not None:
             superseded = [_superseded(each, newest, newest_of) for each in possible]
             if all(superseded):
                 by = next((each for each in superseded if each is not None), newest)
-                _tell_stale(register, offset, by, written[by.number][1], reader, findings)
+                _tell_stale(register, found, by, written[by.number], reader, findings)
 
 
 def _superseded(writer: Operation, newest: Operation, newest_of: dict[str | None, Operation]) -> Operation | None:
@@ -104,8 +99,8 @@ def _tell_unwritten(
     if any(each.is_transaction for each in writers):
         findings.add(
             "offsets-without-outputs",
-            f"{reader.process} fetched offset {offset} of {partition} for {group}, which only an aborted transaction of "
-            f"{writers[0].process} committed",
+            f"{reader.process} fetched offset {offset} of {partition} for {group}, which only an aborted transaction "
+            f"of {writers[0].process} committed",
             *writers[:2],
             reader,
             partition=partition,

@@ -1,8 +1,8 @@
 """What must be readable and is not: lost writes, unseen writes, torn transactions, offsets without outputs.
 
-A value must be readable if its send was acknowledged outside a transaction, or if its transaction was committed: because
-the commit was acknowledged, or because somebody saw another part of it. It is missing if readers passed the place where
-it should be, or if the final read of its partition, begun later, does not have it.
+A value must be readable if its send was acknowledged outside a transaction, or if its transaction was committed:
+because the commit was acknowledged, or because somebody saw another part of it. It is missing if readers passed the
+place where it should be, or if the final read of its partition, begun later, does not have it.
 """
 
 from collections.abc import Iterable

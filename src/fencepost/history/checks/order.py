@@ -140,8 +140,8 @@ def check_gaps(passage: Passage, missing: set[tuple[str, int]], findings: Findin
         others = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
         findings.add(
             "int-poll-skip" if gap.before is gap.after else "poll-skip",
-            f"{gap.after.process} polled offset {gap.next} of {partition.name} after {gap.last}, without {quote(value)} "
-            f"at {skipped[0]}{others}",
+            f"{gap.after.process} polled offset {gap.next} of {partition.name} after {gap.last}, without "
+            f"{quote(value)} at {skipped[0]}{others}",
             gap.before,
             gap.after,
             None if send is None else send.operation,
@@ -158,10 +158,10 @@ def check_sends(evidence: Evidence, findings: Findings) -> None:
         for send in operation.sends:
             if send.offset is None:
                 continue
-            if operation.outcome is not Outcome.OK and not (operation.is_transaction and operation.is_committed):
-                # An attempt given up may still arrive, after whatever was sent since.
-                if evidence.partitions[send.partition].acknowledged.get(send.offset) is not send:
-                    continue
+            # An attempt given up may still arrive, after whatever was sent since.
+            is_settled = operation.outcome is Outcome.OK or (operation.is_transaction and operation.is_committed)
+            if not is_settled and evidence.partitions[send.partition].acknowledged.get(send.offset) is not send:
+                continue
             key = (operation.process, send.partition)
             before = last.get(key)
             last[key] = send

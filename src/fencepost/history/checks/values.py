@@ -110,7 +110,7 @@ def _premature(name: str, entry: Entry, findings: Findings) -> None:
         what = "aborted" if writer.is_transaction else "failed"
         findings.add(
             "aborted-read",
-            f"{reader.process} read {value} at offset {entry.offset} of {name}, but the write of {writer.process} {what}",
+            f"{reader.process} read {value} at offset {entry.offset} of {name}, but {writer.process}'s write {what}",
             writer,
             reader,
             partition=name,
