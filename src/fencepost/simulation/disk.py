@@ -335,7 +335,10 @@ class SimulatedDisk:
                     entry.sync()
 
     def free_bytes(self, path: str) -> int:
-        return max(self.total_bytes(path) - self._used_bytes(self._root), 0)
+        return max(self.total_bytes(path) - self.used_bytes(), 0)
+
+    def used_bytes(self) -> int:
+        return self._used_bytes(self._root)
 
     def total_bytes(self, path: str) -> int:
         return 2**63 - 1 if self.capacity_bytes is None else self.capacity_bytes

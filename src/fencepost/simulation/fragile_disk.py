@@ -4,6 +4,7 @@ Owns the countdown to the next death and the flipped bits. What is lost with the
 what happens after the death is the world's: it catches `MachineDied` at the top, as nothing in the broker can.
 """
 
+import errno
 import random
 from typing import Any
 
@@ -20,6 +21,9 @@ class FragileDisk(SimulatedDisk):
         self.left: int | None = None
         """So many more operations, then the machine dies; None: it does not."""
         self.operations = 0
+        self.refusals: dict[int, int] = {}
+        """Errors given, by their number."""
+        self.failed_syncs = 0
 
     def _count(self) -> None:
         self.operations += 1
@@ -29,21 +33,54 @@ class FragileDisk(SimulatedDisk):
                 raise MachineDied
             self.left -= 1
 
+    def _refused(self, error: OSError) -> OSError:
+        number = error.errno or 0
+        self.refusals[number] = self.refusals.get(number, 0) + 1
+        return error
+
     def write_to(self, *arguments: Any) -> None:
         self._count()
-        super().write_to(*arguments)
+        try:
+            super().write_to(*arguments)
+        except OSError as error:
+            raise self._refused(error) from None
 
     def sync_inode(self, *arguments: Any) -> None:
         self._count()
-        super().sync_inode(*arguments)
+        try:
+            super().sync_inode(*arguments)
+        except OSError as error:
+            raise self._refused(error) from None
 
     def sync_directory(self, path: str) -> None:
         self._count()
-        super().sync_directory(path)
+        try:
+            super().sync_directory(path)
+        except OSError as error:
+            raise self._refused(error) from None
 
     def sync_file_system(self, path: str) -> None:
         self._count()
-        super().sync_file_system(path)
+        try:
+            super().sync_file_system(path)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _takes_fault(self, path: str) -> bool:
+        is_taken = super()._takes_fault(path)
+        self.failed_syncs += is_taken
+        return is_taken
+
+    @property
+    def failed_writes(self) -> int:
+        return self.refusals.get(errno.EIO, 0) - self.failed_syncs
+
+    def mend(self) -> None:
+        """Every fault that is armed and has not happened is called off."""
+        self.left = None
+        self.capacity_bytes = None
+        self._failing_syncs.clear()
+        self._failing_writes.clear()
 
     def rename(self, source: str, target: str) -> None:
         self._count()

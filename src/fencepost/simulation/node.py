@@ -85,6 +85,10 @@ class SimulatedNode:
     def stop(self) -> None:
         """Cleanly: syncs under way come to their end, then every log is closed."""
         self.scheduler.run_until(lambda: not self.flusher.running, ANSWER_TIMEOUT_MS)
+        self.stop_now()
+
+    def stop_now(self) -> None:
+        """As above, when no sync is under way."""
         self._disconnect()
         self.node.stop()
         self._die()

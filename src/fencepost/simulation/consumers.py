@@ -1,0 +1,161 @@
+"""Simulated readers: of committed records, of everything below the high watermark, and one that reads all at the end."""
+
+from typing import Any
+
+from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Sleep, Steps
+from fencepost.simulation.deeds import Deeds, Poll
+from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
+from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records import read_records
+
+RECORD_BYTES_MAX = 1 << 20
+POLL_WAIT_MS = 150
+FINAL_TRIES_MAX = 400
+
+
+class CorruptBatch(Exception):
+    """A batch came over the wire whose checksum is wrong: a client notices, and must have had no chance not to."""
+
+
+def committed_records(data: Any, from_offset: int, *, is_committed: bool) -> tuple[list[tuple[int, str]], int]:
+    """What a consumer hands to its application from one fetched partition, and where it goes on reading."""
+    aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
+    view = memoryview(data.records or b"")
+    records: list[tuple[int, str]] = []
+    skipped: set[int] = set()
+    next_offset = from_offset
+    for position, header in iterate_headers(view):
+        if not verify_crc(view, position, header):
+            raise CorruptBatch(f"at offset {header.base_offset}")
+        next_offset = header.next_offset
+        batch = view[position : position + header.size_bytes]
+        if is_committed:
+            while aborted and aborted[0][0] <= header.last_offset:
+                skipped.add(aborted.pop(0)[1])
+            if header.is_control:
+                marker = read_marker(batch)
+                if marker is not None and marker.control_type == ControlType.ABORT:
+                    skipped.discard(header.producer_id)
+                continue
+            if header.is_transactional and header.producer_id in skipped:
+                continue
+        elif header.is_control:
+            continue
+        for record in read_records(batch, RECORD_BYTES_MAX):
+            if record.offset >= from_offset:
+                records.append((record.offset, (record.value or b"").decode()))
+    return records, next_offset
+
+
+class Reader(ClientProcess):
+    """Follows some partitions, and begins again at the start now and then."""
+
+    def __init__(self, *arguments: Any, partitions: list[TopicPartition], is_committed: bool, deeds: Deeds) -> None:
+        super().__init__(*arguments)
+        self.partitions = partitions
+        self.is_committed = is_committed
+        self.deeds = deeds
+
+    def run(self) -> Steps[None]:
+        offsets = dict.fromkeys(self.partitions, 0)
+        while True:
+            wait_ms = self.source.choice((0, POLL_WAIT_MS, 3 * POLL_WAIT_MS))
+            answer = yield fetch(
+                offsets,
+                is_committed=self.is_committed,
+                max_wait_ms=wait_ms,
+                max_bytes=self.source.choice((300, FETCH_BYTES)),
+            )
+            if answer is None:
+                yield Sleep(self.source.randrange(2 * RETRY_MS))
+                continue
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    self._take(offsets, (topic.topic, data.partition_index), data)
+            yield Sleep(self.source.choice((5, 30, 100)))
+            if self.source.random() < 0.01:
+                offsets = dict.fromkeys(self.partitions, 0)
+
+    def _take(self, offsets: dict[TopicPartition, int], key: TopicPartition, data: Any) -> None:
+        now_ms = self.scheduler.clock.monotonic_ms()
+        if data.error_code:
+            if data.error_code not in RETRIABLE:
+                name = ErrorCode(data.error_code).name
+                self.deeds.findings.append(f"{self.name} reads {key} at {offsets[key]}: {name} at {now_ms} ms")
+                offsets[key] = 0
+            return
+        try:
+            records, next_offset = committed_records(data, offsets[key], is_committed=self.is_committed)
+        except CorruptBatch as error:
+            self.deeds.findings.append(f"{self.name} was served a corrupt batch of {key} {error}")
+            return
+        if next_offset > offsets[key]:
+            self.deeds.polls.append(Poll(self.name, self.is_committed, *key, offsets[key], records, now_ms))
+            offsets[key] = next_offset
+
+
+class FinalReader(ClientProcess):
+    """Reads everything from the start until it has reached every end, and asks for the groups' positions."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        partitions: list[TopicPartition],
+        groups: list[tuple[str, TopicPartition]],
+    ) -> None:
+        super().__init__(*arguments)
+        self.partitions = partitions
+        self.groups = groups
+        self.committed: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
+        self.uncommitted: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
+        self.positions: dict[tuple[str, TopicPartition], int] = {}
+        self.problems: list[str] = []
+        self.is_done = False
+
+    def run(self) -> Steps[None]:
+        for group, key in self.groups:
+            yield from self._position(group, key)
+        for found, is_committed in ((self.committed, True), (self.uncommitted, False)):
+            for key in self.partitions:
+                yield from self._read(key, found[key], is_committed)
+        self.is_done = True
+
+    def _position(self, group: str, key: TopicPartition) -> Steps[None]:
+        for _ in range(FINAL_TRIES_MAX):
+            answer = yield offset_fetch(group, key)
+            if answer is not None:
+                (told,) = answer.groups
+                code = told.error_code or told.topics[0].partitions[0].error_code
+                if not code:
+                    self.positions[group, key] = told.topics[0].partitions[0].committed_offset
+                    return
+            yield Sleep(RETRY_MS)
+        self.problems.append(f"no position of {group} in {key}: {None if answer is None else answer.groups}")
+
+    def _read(self, key: TopicPartition, found: list[tuple[int, str]], is_committed: bool) -> Steps[None]:
+        offset = 0
+        for _ in range(FINAL_TRIES_MAX):
+            answer = yield fetch({key: offset}, is_committed=is_committed, max_wait_ms=0, max_bytes=1 << 20)
+            if answer is None:
+                yield Sleep(RETRY_MS)
+                continue
+            data = answer.responses[0].partitions[0]
+            if data.error_code:
+                self.problems.append(f"the final read of {key} at {offset}: {ErrorCode(data.error_code).name}")
+                return
+            try:
+                records, next_offset = committed_records(data, offset, is_committed=is_committed)
+            except CorruptBatch as error:
+                self.problems.append(f"the final read of {key}: corrupt {error}")
+                return
+            found += records
+            if next_offset == offset:
+                if data.last_stable_offset != data.high_watermark:
+                    self.problems.append(
+                        f"{key} is undecided at the end: last stable offset {data.last_stable_offset}, "
+                        f"high watermark {data.high_watermark}"
+                    )
+                return
+            offset = next_offset
+        self.problems.append(f"the final read of {key} does not end")

@@ -1,0 +1,292 @@
+"""What may go wrong in a simulated world, and a seeded schedule of it.
+
+Each kind is a function of the world that does it, or arms it; a kind counts as hit when it has really happened. The
+schedule leaves out some kinds in each seed, since a world in which everything fails all the time is a quiet one.
+"""
+
+import enum
+import errno
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from fencepost.simulation.disk import PowerCut
+from fencepost.wire.batch import ATTRIBUTES_POSITION, verify_crc
+from fencepost.wire.catalog import ApiKey
+
+if TYPE_CHECKING:
+    from fencepost.simulation.world import World
+
+FAULT_EVERY_MS = 1_500
+KIND_CHOSEN = 0.6
+HOLD_MAX_MS = 9_000
+
+
+class Fault(enum.Enum):
+    """The value is the name on the command line."""
+
+    POWER_LOSE_ALL = "power-lose-all"
+    POWER_LOSE_NOTHING = "power-lose-nothing"
+    POWER_PREFIX = "power-prefix"
+    POWER_TORN = "power-torn"
+    CRASH = "crash"
+    DIE_AT_DISK_CALL = "die-at-disk-call"
+    DIE_AT_STEP = "die-at-step"
+    CLEAN_STOP = "clean-stop"
+    PAUSE = "pause"
+    SYNC_EIO = "sync-eio"
+    WRITE_EIO = "write-eio"
+    ENOSPC = "enospc"
+    SLOW_SYNC = "slow-sync"
+    BIT_FLIP = "bit-flip"
+    CLOCK_JUMP = "clock-jump"
+    CLOCK_DRIFT = "clock-drift"
+    NET_DELAY = "net-delay"
+    NET_CUT = "net-cut"
+    NET_HALF_OPEN = "net-half-open"
+    NET_HOLD = "net-hold"
+    NET_DUPLICATE = "net-duplicate"
+    CLIENT_KILL = "client-kill"
+    CLIENT_PAUSE = "client-pause"
+    TWIN = "twin"
+
+
+POWER_CUTS = {
+    Fault.POWER_LOSE_ALL: PowerCut.LOSE_ALL,
+    Fault.POWER_LOSE_NOTHING: PowerCut.LOSE_NOTHING,
+    Fault.POWER_PREFIX: PowerCut.PREFIX,
+    Fault.POWER_TORN: PowerCut.TORN,
+}
+# Where a death does the most: in the two-phase commit, between data and its offsets, in a takeover.
+_MOMENTS = (
+    ApiKey.END_TXN,
+    ApiKey.END_TXN,
+    ApiKey.END_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.PRODUCE,
+)
+_PATHS = ("", ".log", "__transaction_state", "__consumer_offsets", "cluster-metadata")
+
+
+def parse_kinds(names: Iterable[str]) -> frozenset[Fault]:
+    """ValueError names what is not one."""
+    return frozenset(Fault(name) for name in names)
+
+
+def schedule(source: random.Random, duration_ms: int, kinds: frozenset[Fault]) -> list[tuple[int, Fault]]:
+    """When what goes wrong: some of the kinds, at random moments."""
+    ordered = [kind for kind in Fault if kind in kinds]
+    chosen = [kind for kind in ordered if source.random() < KIND_CHOSEN] or ordered
+    plan: list[tuple[int, Fault]] = []
+    at_ms = 0
+    while chosen:
+        at_ms += int(source.expovariate(1 / FAULT_EVERY_MS)) + 1
+        if at_ms >= duration_ms:
+            break
+        plan.append((at_ms, source.choice(chosen)))
+    return plan
+
+
+# Each of these does its harm now and says whether it did; what it only arms is counted when it happens.
+
+
+def _power(world: "World", kind: Fault) -> bool:
+    if world.machine.process is None:
+        return False
+    world.die(kind.value, POWER_CUTS[kind])
+    return True
+
+
+def _crash(world: "World", kind: Fault) -> bool:
+    if world.machine.process is None:
+        return False
+    world.die(kind.value, None)
+    return True
+
+
+def _die_at_disk_call(world: "World", kind: Fault) -> bool:
+    world.arm(world.source.choice(_MOMENTS), disk_calls=world.source.randint(0, 14))
+    return False
+
+
+def _die_at_step(world: "World", kind: Fault) -> bool:
+    world.arm(world.source.choice(_MOMENTS), steps=world.source.randint(0, 40))
+    return False
+
+
+def _clean_stop(world: "World", kind: Fault) -> bool:
+    world.stop_soon()
+    return False
+
+
+def _pause(world: "World", kind: Fault) -> bool:
+    process = world.machine.process
+    if process is None or process.is_paused:
+        return False
+    process.is_paused = True
+    world.later(world.source.choice((100, 700, 3_000, 6_000)), process.resume)
+    return True
+
+
+def _sync_eio(world: "World", kind: Fault) -> bool:
+    world.disk.fail_sync(world.source.choice(_PATHS))
+    return False
+
+
+def _write_eio(world: "World", kind: Fault) -> bool:
+    world.disk.fail_write(world.source.choice(_PATHS), errno.EIO)
+    return False
+
+
+def _enospc(world: "World", kind: Fault) -> bool:
+    disk = world.disk
+    disk.capacity_bytes = disk.used_bytes() + world.source.choice((0, 100, 600, 4_000))
+
+    def make_room() -> None:
+        disk.capacity_bytes = None
+
+    world.later(world.source.choice((300, 1_000, 2_500)), make_room)
+    return False
+
+
+def _slow_sync(world: "World", kind: Fault) -> bool:
+    machine = world.machine
+    usual_ms = machine.sync_ms
+    if machine.process is None or usual_ms > world.SYNC_MS:
+        return False
+    machine.sync_ms = machine.flusher.sync_ms = world.source.choice((40, 300, 1_200))
+
+    def quick_again() -> None:
+        machine.sync_ms = machine.flusher.sync_ms = usual_ms
+
+    world.later(world.source.choice((500, 2_500)), quick_again)
+    return True
+
+
+def _bit_flip(world: "World", kind: Fault) -> bool:
+    """A bit of synced, cold data: whoever reads it must notice. Then the sector is repaired, as by a scrub."""
+    process = world.machine.process
+    if process is None or not world.is_serving:
+        return False
+    source = world.source
+    cold = [
+        segment
+        for partition in world.machine.node.all_partitions()
+        if partition.failure is None and partition.log.failure is None
+        for segment in partition.log.segments[:-1]
+        if segment.size
+    ]
+    if not cold:
+        return False
+    segment = source.choice(cold)
+    found = source.choice(list(segment.batches()))
+    start = found.position + ATTRIBUTES_POSITION
+    position, bit = source.randrange(start, found.position + found.header.size_bytes), source.randrange(8)
+    world.disk.flip_bit(segment.log_path, position, bit)
+    damaged = segment.file.read(found.position, found.header.size_bytes)
+    if verify_crc(damaged, 0, found.header):
+        world.deeds.findings.append(f"a flipped bit at {position} of {segment.log_path} goes unnoticed")
+    world.disk.flip_bit(segment.log_path, position, bit)
+    return True
+
+
+def _clock_jump(world: "World", kind: Fault) -> bool:
+    clock = world.machine.clock
+    clock.jump_wall(world.source.randint(-3_000_000, 3_000_000) - clock.wall_lead_ms)
+    return True
+
+
+def _clock_drift(world: "World", kind: Fault) -> bool:
+    world.machine.clock.drift(world.source.choice((-200_000, -300, 300, 200_000)))
+    return True
+
+
+def _net_delay(world: "World", kind: Fault) -> bool:
+    network = world.network
+    if network.delay_max_ms > world.DELAY_MAX_MS:
+        return False
+    network.delay_max_ms = world.source.choice((20, 100, 400))
+
+    def quick_again() -> None:
+        network.delay_max_ms = world.DELAY_MAX_MS
+
+    world.later(world.source.choice((500, 2_000)), quick_again)
+    return True
+
+
+def _net_cut(world: "World", kind: Fault) -> bool:
+    link = world.network.pick(world.source)
+    if link is None:
+        return False
+    link.cut()
+    return True
+
+
+def _net_half_open(world: "World", kind: Fault) -> bool:
+    link = world.network.pick(world.source)
+    if link is None:
+        return False
+    link.half_open(requests=world.source.random() < 0.3)
+    return True
+
+
+def _net_hold(world: "World", kind: Fault) -> bool:
+    link = world.network.pick(world.source)
+    if link is None:
+        return False
+    link.hold(world.source.choice((1_600, 2_500, 5_000, HOLD_MAX_MS)))
+    return True
+
+
+def _net_duplicate(world: "World", kind: Fault) -> bool:
+    world.network.duplicates_wanted += world.source.randint(1, 5)
+    return False
+
+
+def _client_kill(world: "World", kind: Fault) -> bool:
+    client = world.some_client()
+    if client is None:
+        return False
+    client.kill()
+    return True
+
+
+def _client_pause(world: "World", kind: Fault) -> bool:
+    client = world.some_client()
+    if client is None or client.is_paused:
+        return False
+    client.pause()
+    world.later(world.source.choice((500, 3_000, 8_000)), client.resume)
+    return True
+
+
+def _twin(world: "World", kind: Fault) -> bool:
+    world.start_twin()
+    return True
+
+
+ACTIONS: dict[Fault, Callable[["World", Fault], bool]] = {
+    **dict.fromkeys(POWER_CUTS, _power),
+    Fault.CRASH: _crash,
+    Fault.DIE_AT_DISK_CALL: _die_at_disk_call,
+    Fault.DIE_AT_STEP: _die_at_step,
+    Fault.CLEAN_STOP: _clean_stop,
+    Fault.PAUSE: _pause,
+    Fault.SYNC_EIO: _sync_eio,
+    Fault.WRITE_EIO: _write_eio,
+    Fault.ENOSPC: _enospc,
+    Fault.SLOW_SYNC: _slow_sync,
+    Fault.BIT_FLIP: _bit_flip,
+    Fault.CLOCK_JUMP: _clock_jump,
+    Fault.CLOCK_DRIFT: _clock_drift,
+    Fault.NET_DELAY: _net_delay,
+    Fault.NET_CUT: _net_cut,
+    Fault.NET_HALF_OPEN: _net_half_open,
+    Fault.NET_HOLD: _net_hold,
+    Fault.NET_DUPLICATE: _net_duplicate,
+    Fault.CLIENT_KILL: _client_kill,
+    Fault.CLIENT_PAUSE: _client_pause,
+    Fault.TWIN: _twin,
+}
+assert ACTIONS.keys() == set(Fault), "every kind can be done"

@@ -1,0 +1,191 @@
+"""What must hold inside the broker: the cheap part after every step, the rest by reading every log again.
+
+Owns what it has seen so far (how high each watermark stood) across restarts, since a log may never come back shorter than
+what somebody could have read. Looks at the broker; changes nothing.
+"""
+
+from fencepost.broker.node import Node
+from fencepost.broker.partition import Partition
+from fencepost.broker.topic_names import OFFSETS_TOPIC
+from fencepost.coordinators.runtime import ShardState
+from fencepost.coordinators.transactions.transaction_states import AT_REST
+from fencepost.log.open_transactions import AbortedTransaction
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.producers import ProducerStateManager
+from fencepost.wire.batch import verify_crc
+
+TopicPartition = tuple[str, int]
+
+
+class InvariantBroken(AssertionError):
+    """Names the invariant and the facts."""
+
+    def __init__(self, name: str, facts: str) -> None:
+        super().__init__(f"{name}: {facts}")
+        self.name = name
+
+
+class Invariants:
+    def __init__(self) -> None:
+        self._node: Node | None = None
+        self._watched: list[Partition] = []
+        self._stable: list[int] = []
+        self._high: list[int] = []
+        self.readable: dict[TopicPartition, int] = {}
+        """The highest high watermark each partition has ever had."""
+
+    # Restarts
+
+    def started(self, node: Node) -> None:
+        """A broker has opened its logs: nothing that could be read may be gone."""
+        self._node = node
+        self._watch()
+        for partition in self._watched:
+            key = (partition.topic, partition.index)
+            if partition.log.log_end_offset < self.readable.get(key, 0):
+                raise InvariantBroken(
+                    "no truncation below an observed high watermark",
+                    f"{key} ended at {self.readable[key]} for readers and is {partition.log!r} after the restart",
+                )
+
+    def stopped(self) -> None:
+        for partition, high in zip(self._watched, self._high, strict=True):
+            key = (partition.topic, partition.index)
+            self.readable[key] = max(self.readable.get(key, 0), high)
+        self._node = None
+        self._watched, self._stable, self._high = [], [], []
+
+    def _watch(self) -> None:
+        assert self._node is not None
+        self._watched = list(self._node.all_partitions())
+        self._stable = [partition.log.last_stable_offset for partition in self._watched]
+        self._high = [partition.log.high_watermark for partition in self._watched]
+
+    # After every step
+
+    def check_step(self) -> None:
+        node = self._node
+        if node is None:
+            return
+        if len(self._watched) != node.partition_total:
+            self.stopped()
+            self._node = node
+            self._watch()
+        stable, high = self._stable, self._high
+        for at, partition in enumerate(self._watched):
+            log = partition.log
+            high_watermark = log.high_watermark
+            last_stable_offset = log.last_stable_offset
+            if not log.log_start_offset <= last_stable_offset <= high_watermark <= log.log_end_offset:
+                raise InvariantBroken("log start <= LSO <= HW <= LEO", repr(log))
+            if high_watermark > log.synced_offset:
+                raise InvariantBroken("HW <= synced offset", repr(log))
+            if last_stable_offset < stable[at] or high_watermark < high[at]:
+                raise InvariantBroken("LSO and HW never fall", f"{log!r}; were {stable[at]} and {high[at]}")
+            stable[at], high[at] = last_stable_offset, high_watermark
+        self._check_pending_offsets(node)
+
+    def _check_pending_offsets(self, node: Node) -> None:
+        """Offsets wait for a transaction only as long as it is open, or its marker not durable."""
+        for partition in node.partitions.get(OFFSETS_TOPIC, ()):
+            runtime = node.groups.coordinator.runtime
+            if runtime.state_of(partition.index) is not ShardState.ACTIVE or partition.failure is not None:
+                continue
+            pending = runtime.machine(partition.index).offsets._pending
+            for producer_id in pending:
+                entry = partition.log.producers.last_entry(producer_id)
+                is_open = entry is not None and entry.has_open_transaction
+                if not is_open and partition.log.high_watermark == partition.log.log_end_offset:
+                    raise InvariantBroken(
+                        "pending offsets only with an open transaction", f"producer {producer_id} in {partition.log!r}"
+                    )
+
+    # By reading everything
+
+    def rescan(self) -> None:
+        node = self._node
+        if node is None:
+            return
+        for partition in node.all_partitions():
+            if partition.failure is None and partition.log.failure is None:
+                check_log(partition.log)
+
+    def check_rest(self) -> None:
+        """Long after the last fault and the last client: every transaction is over."""
+        node = self._node
+        if node is None:
+            raise InvariantBroken("the broker runs at the end", "it does not")
+        for partition in node.all_partitions():
+            log = partition.log
+            if partition.failure is not None:
+                raise InvariantBroken("no failure outlasts its repair", f"{log!r}: {partition.failure}")
+            if not log.last_stable_offset == log.high_watermark == log.log_end_offset:
+                raise InvariantBroken("no open transaction outlives its time-out", repr(log))
+        for runtime_name, runtime in (
+            ("transactions", node.transactions.coordinator.runtime),
+            ("groups", node.groups.coordinator.runtime),
+        ):
+            if runtime.is_loading:
+                raise InvariantBroken("coordinators load", f"{runtime_name} are still loading")
+        for shard in node.transactions.coordinator.runtime.active_machines():
+            for name, metadata in shard.transactions.items():
+                if metadata.record.state not in AT_REST or metadata.pending_state is not None:
+                    raise InvariantBroken(
+                        "every decided transaction is completed",
+                        f"{name} is {metadata.record.state.name}, pending {metadata.pending_state}, "
+                        f"waits for markers in {sorted(metadata.awaiting_markers)}",
+                    )
+        for group_shard in node.groups.coordinator.runtime.active_machines():
+            if group_shard.offsets._pending:
+                raise InvariantBroken("pending offsets only with an open transaction", "some are pending at the end")
+
+
+def check_log(log: PartitionLog) -> None:
+    """A log against a full replay of its batches: indexes, aborted transactions, producers, markers."""
+    producers = ProducerStateManager(log.topic_partition, log.producers.producer_id_expiration_ms)
+    is_compacted = log.config.is_compacted
+    aborted: list[AbortedTransaction] = []
+    next_offset = log.segments[0].base_offset
+    for segment in log.segments:
+        position = 0
+        for found in segment.batches():
+            header = found.header
+            if not verify_crc(found.block, found.start, header):
+                raise InvariantBroken("every batch has its checksum", f"{log!r} at {header.base_offset}")
+            if header.base_offset != next_offset and not (is_compacted and header.base_offset > next_offset):
+                raise InvariantBroken("offsets have no holes", f"{log!r}: {header.base_offset} after {next_offset}")
+            next_offset = header.next_offset
+            position = found.position + header.size_bytes
+            completed = producers.replay_batch(found.block, found.start, header)
+            if completed is not None and completed.is_aborted:
+                aborted.append(AbortedTransaction(completed.producer_id, *completed[1:3], completed.last_stable_offset))
+        if position != segment.size:
+            raise InvariantBroken("a segment holds whole batches", f"{segment.log_path}: {position} of {segment.size}")
+    if is_compacted:
+        return
+    if next_offset != log.log_end_offset:
+        raise InvariantBroken("the log ends where its batches do", f"{log!r}: {next_offset}")
+    indexed = [entry for segment in log.segments for entry in segment.aborted.entries()]
+    if indexed != aborted:
+        raise InvariantBroken("aborted index equals a rescan", f"{log!r}: index {indexed[-3:]}, rescan {aborted[-3:]}")
+    unstable = producers.first_unstable_offset(log.high_watermark, log.log_start_offset)
+    stable = log.high_watermark if unstable is None else min(unstable, log.high_watermark)
+    if stable != log.last_stable_offset:
+        raise InvariantBroken("LSO equals a rescan", f"{log!r}: {stable}")
+    _check_producers(log, producers)
+
+
+def _check_producers(log: PartitionLog, replayed: ProducerStateManager) -> None:
+    known, expected = log.producers.producers, replayed.producers
+    if known.keys() != expected.keys():
+        raise InvariantBroken(
+            "producer state equals a full replay", f"{log!r}: {sorted(known.keys() ^ expected.keys())} differ"
+        )
+    for producer_id, entry in known.items():
+        other = expected[producer_id]
+        for name in ("producer_epoch", "last_sequence", "current_txn_first_offset", "coordinator_epoch"):
+            if getattr(entry, name) != getattr(other, name):
+                raise InvariantBroken(
+                    "producer state equals a full replay",
+                    f"{log!r}: {name} of {producer_id} is {getattr(entry, name)}, replay {getattr(other, name)}",
+                )

@@ -1,0 +1,401 @@
+"""Simulated producers: idempotent ones, and transactional ones of both protocols that copy or just write.
+
+They behave as real clients do: what was not acknowledged is sent again with its sequence, an abort after trouble takes a
+new epoch, a fenced producer ends its process. What they were told is kept in `Deeds`; an outcome that a client cannot
+know stays unknown.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.simulation import requests
+from fencepost.simulation.clients import FENCED, RETRIABLE, RETRY_MS, Burst, ClientProcess, Request, Sleep, Steps
+from fencepost.simulation.consumers import CorruptBatch, committed_records
+from fencepost.simulation.deeds import Deeds, Outcome, Sent, Transaction
+from fencepost.simulation.requests import TopicPartition
+from fencepost.wire.batch import build_batch
+from fencepost.wire.errors import ErrorCode
+
+IN_FLIGHT_MAX = 5
+TRIES_MAX = 30
+COPIED_RECORDS_MAX = 3
+_CERTAIN = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Of what may be tried again, what is refused before anything is written."""
+
+
+class Verdict(enum.Enum):
+    FINE = enum.auto()
+    ABORT = enum.auto()
+    BEGIN_ANEW = enum.auto()
+    FENCED = enum.auto()
+
+
+class Producer(ClientProcess):
+    def __init__(self, *arguments: Any, deeds: Deeds) -> None:
+        super().__init__(*arguments)
+        self.deeds = deeds
+        self.starts = 0
+        self.pair = (-1, -1)
+        self._count = 0
+
+    def _value(self) -> str:
+        self._count += 1
+        return f"{self.name}.{self._count}"
+
+    def _batch(self, values: list[str], sequence: int, *, is_transactional: bool) -> bytearray:
+        now_ms = self.scheduler.clock.wall_ms()
+        return build_batch(
+            [(now_ms, None, value.encode(), ()) for value in values],
+            producer_id=self.pair[0],
+            producer_epoch=self.pair[1],
+            base_sequence=sequence,
+            transactional=is_transactional,
+        )
+
+    def _got_pair(self, producer_id: int, producer_epoch: int) -> None:
+        """Nobody else may ever have been given the same."""
+        self.pair = (producer_id, producer_epoch)
+        owner = f"{self.name}#{self.starts}"
+        known = self.deeds.producer_ids.setdefault(self.pair, owner)
+        if known != owner:
+            self.deeds.findings.append(f"{self.pair} was handed out to {known} and to {owner}")
+
+
+class IdempotentProducer(Producer):
+    def __init__(self, *arguments: Any, target: TopicPartition, deeds: Deeds) -> None:
+        super().__init__(*arguments, deeds=deeds)
+        self.target = target
+
+    def run(self) -> Steps[None]:
+        self.starts += 1
+        while True:
+            answer = yield requests.init_producer_id(None, 0)
+            if answer is not None and not answer.error_code:
+                break
+            yield Sleep(RETRY_MS)
+        self._got_pair(answer.producer_id, answer.producer_epoch)
+        sequence = 0
+        while True:
+            batches: list[tuple[int, list[Sent]]] = []
+            for _ in range(self.source.randint(1, IN_FLIGHT_MAX)):
+                sends = [Sent(*self.target, self._value()) for _ in range(self.source.choice((1, 1, 2, 5)))]
+                self.deeds.sends += sends
+                batches.append((sequence, sends))
+                sequence += len(sends)
+            yield from self._send(batches)
+            yield Sleep(self.source.choice((10, 60, 250)))
+
+    def _send(self, batches: list[tuple[int, list[Sent]]]) -> Steps[None]:
+        """All at once, and again in order until each is acknowledged."""
+        left = batches
+        while left:
+            answers = yield Burst([self._request(*batch) for batch in left])
+            again = []
+            for (sequence, sends), answer in zip(left, answers, strict=True):
+                if not self._is_acknowledged(sends, answer):
+                    again.append((sequence, sends))
+            left = again
+            if left:
+                yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+
+    def _request(self, sequence: int, sends: list[Sent]) -> Request:
+        batch = self._batch([sent.value for sent in sends], sequence, is_transactional=False)
+        return requests.produce({self.target: batch}, 9, None)
+
+    def _is_acknowledged(self, sends: list[Sent], answer: Any) -> bool:
+        if answer is None:
+            return False
+        data = answer.responses[0].partition_responses[0]
+        if data.error_code == 0:
+            for at, sent in enumerate(sends):
+                sent.offset = data.base_offset + at
+            return True
+        if data.error_code not in RETRIABLE and data.error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            name = ErrorCode(data.error_code).name
+            self.deeds.findings.append(f"{self.name}: {sends[0].value} refused with {name}: {data.error_message}")
+        if data.base_offset != -1:
+            self.deeds.findings.append(f"{self.name}: an error with base offset {data.base_offset}")
+        return False
+
+
+class TransactionalProducer(Producer):
+    """Writes to several partitions in each transaction; with an input it copies that, with the input's offsets."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        transactional_id: str,
+        protocol: int,
+        timeout_ms: int,
+        outputs: list[TopicPartition],
+        source_partition: TopicPartition | None,
+        deeds: Deeds,
+        transaction_ended: Callable[[Transaction], None] = lambda transaction: None,
+    ) -> None:
+        super().__init__(*arguments, deeds=deeds)
+        self.transactional_id = transactional_id
+        self.protocol = protocol
+        self.timeout_ms = timeout_ms
+        self.outputs = outputs
+        self.input = source_partition
+        self.group = f"group-of-{transactional_id}"
+        self.sequences: dict[TopicPartition, int] = {}
+        self.position = 0
+        self.has_pair = False
+        self._needs_epoch = False
+        self.transaction_ended = transaction_ended
+
+    def run(self) -> Steps[None]:
+        self.starts += 1
+        self.has_pair = False
+        while True:
+            if not (yield from self._init()):
+                return
+            if self.input is not None and not (yield from self._find_position()):
+                continue
+            while True:
+                verdict = yield from self._transact()
+                if verdict is Verdict.FENCED:
+                    return
+                if verdict is Verdict.BEGIN_ANEW:
+                    break
+                yield Sleep(self.source.choice((0, 0, 10, 60)))
+
+    # Identity
+
+    def _init(self) -> Steps[bool]:
+        """A producer id and an epoch; False: fenced, the end of this process."""
+        while True:
+            # Who has an epoch may only ask for the next; who begins takes over.
+            pair = self.pair if self.has_pair else (-1, -1)
+            answer = yield requests.init_producer_id(self.transactional_id, self.timeout_ms, *pair)
+            if answer is not None:
+                if answer.error_code == 0:
+                    break
+                if answer.error_code in FENCED:
+                    return False
+                if answer.error_code not in RETRIABLE:
+                    self._wonder("InitProducerId", answer.error_code)
+                    return False
+            yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+        self.has_pair = True
+        self._got_pair(answer.producer_id, answer.producer_epoch)
+        self.sequences.clear()
+        self._needs_epoch = False
+        return True
+
+    def _find_position(self) -> Steps[bool]:
+        assert self.input is not None
+        for _ in range(TRIES_MAX):
+            answer = yield requests.offset_fetch(self.group, self.input)
+            if answer is not None:
+                (group,) = answer.groups
+                code = group.error_code or group.topics[0].partitions[0].error_code
+                if not code:
+                    self.position = max(group.topics[0].partitions[0].committed_offset, 0)
+                    return True
+                if code not in RETRIABLE:
+                    self._wonder("OffsetFetch", code)
+            yield Sleep(RETRY_MS)
+        return False
+
+    # One transaction
+
+    def _transact(self) -> Steps[Verdict]:
+        now_ms = self.scheduler.clock.monotonic_ms()
+        deed = Transaction(self.name, self.transactional_id, now_ms)
+        first_position = self.position
+        values: list[str] = []
+        if self.input is not None:
+            values = yield from self._poll()
+            if not values:
+                return Verdict.FINE
+            deed.offsets = (self.group, *self.input, first_position, self.position)
+        outputs = [key for key in self.outputs if self.source.random() < 0.8] or self.outputs[:1]
+        if self.input is not None:
+            outputs = self.outputs
+        self.deeds.transactions.append(deed)
+        verdict = yield from self._write(deed, outputs, values)
+        if verdict is Verdict.FINE and self.source.random() < 0.3:
+            is_asleep = self.source.random() < 0.02
+            yield Sleep(self.timeout_ms * 2 if is_asleep else self.source.choice((5, 30, 200, 700)))
+            verdict = yield from self._write(deed, outputs[: self.source.randint(0, 1)] if values == [] else [], [])
+        if verdict is Verdict.FINE and deed.offsets is not None:
+            verdict = yield from self._send_offsets(deed)
+        if verdict is Verdict.FENCED:
+            self._end_deed(deed, Outcome.ABORTED)
+            return verdict
+        is_commit = verdict is Verdict.FINE and self.source.random() > 0.15
+        verdict = yield from self._end(deed, is_commit)
+        if deed.outcome is not Outcome.COMMITTED:
+            self.position = first_position
+        if verdict is Verdict.FINE and self._needs_epoch and self.protocol == 1:
+            return Verdict.BEGIN_ANEW
+        return verdict
+
+    def _poll(self) -> Steps[list[str]]:
+        assert self.input is not None
+        request = requests.fetch({self.input: self.position}, is_committed=True, max_wait_ms=200, max_bytes=2_000)
+        answer = yield request
+        if answer is None:
+            yield Sleep(RETRY_MS)
+            return []
+        data = answer.responses[0].partitions[0]
+        if data.error_code:
+            if data.error_code not in RETRIABLE:
+                self._wonder(f"Fetch of {self.input} at {self.position}", data.error_code)
+            yield Sleep(RETRY_MS)
+            return []
+        try:
+            records, next_offset = committed_records(data, self.position, is_committed=True)
+        except CorruptBatch as error:
+            self.deeds.findings.append(f"{self.name} was served a corrupt batch of {self.input} {error}")
+            yield Sleep(RETRY_MS)
+            return []
+        if not records:
+            self.position = next_offset
+            return []
+        records = records[: self.source.randint(1, COPIED_RECORDS_MAX)]
+        self.position = records[-1][0] + 1
+        return [value for _, value in records]
+
+    def _write(self, deed: Transaction, outputs: list[TopicPartition], inputs: list[str]) -> Steps[Verdict]:
+        """Every output gets its values in one batch each, until all are acknowledged."""
+        if not outputs:
+            return Verdict.FINE
+        if self.protocol == 1:
+            code = yield from self._retry(
+                lambda: requests.add_partitions(self.transactional_id, self.pair, outputs),
+                lambda answer: max(
+                    one.partition_error_code
+                    for topic in answer.results_by_topic_v3_and_below
+                    for one in topic.results_by_partition
+                ),
+            )
+            if code is not ErrorCode.NONE:
+                return self._trouble("AddPartitionsToTxn", code)
+        left: dict[TopicPartition, list[Sent]] = {}
+        for key in outputs:
+            values = [f"{value}>{self._value()}" for value in inputs] or [self._value()]
+            left[key] = [Sent(*key, value) for value in values]
+            deed.sends += left[key]
+        # What is sent and never acknowledged leaves a sequence that only a new epoch can forget.
+        self._needs_epoch = True
+        for _ in range(TRIES_MAX):
+            answer = yield requests.produce(
+                {key: self._transactional_batch(key, sends) for key, sends in left.items()},
+                9 if self.protocol == 1 else 12,
+                self.transactional_id,
+            )
+            if answer is not None:
+                for topic in answer.responses:
+                    for data in topic.partition_responses:
+                        if data.error_code == 0:
+                            sends = left.pop((topic.name, data.index))
+                            for at, sent in enumerate(sends):
+                                sent.offset = data.base_offset + at
+                            self.sequences[topic.name, data.index] = self._sequence(topic.name, data.index) + len(sends)
+                        elif data.error_code not in RETRIABLE:
+                            return self._trouble("Produce", ErrorCode(data.error_code))
+                if not left:
+                    self._needs_epoch = False
+                    return Verdict.FINE
+            yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+        return Verdict.ABORT
+
+    def _sequence(self, topic: str, partition: int) -> int:
+        return self.sequences.get((topic, partition), 0)
+
+    def _transactional_batch(self, key: TopicPartition, sends: list[Sent]) -> bytearray:
+        return self._batch([sent.value for sent in sends], self._sequence(*key), is_transactional=True)
+
+    def _send_offsets(self, deed: Transaction) -> Steps[Verdict]:
+        assert deed.offsets is not None
+        group, topic, partition, _, offset = deed.offsets
+        if self.protocol == 1:
+            code = yield from self._retry(
+                lambda: requests.add_offsets(self.transactional_id, self.pair, group), lambda answer: answer.error_code
+            )
+            if code is not ErrorCode.NONE:
+                return self._trouble("AddOffsetsToTxn", code)
+        code = yield from self._retry(
+            lambda: requests.transactional_offset_commit(
+                self.transactional_id,
+                self.pair,
+                group,
+                (topic, partition),
+                offset,
+                3 if self.protocol == 1 else 5,
+            ),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
+        return Verdict.FINE if code is ErrorCode.NONE else self._trouble("TxnOffsetCommit", code)
+
+    def _end(self, deed: Transaction, is_commit: bool) -> Steps[Verdict]:
+        is_certain = True
+        if is_commit:
+            deed.outcome = Outcome.UNKNOWN  # from here on only the answer tells
+            deed.commit_tried_ms = self.scheduler.clock.monotonic_ms()
+        version = 3 if self.protocol == 1 else 5
+        for _ in range(TRIES_MAX):
+            answer = yield requests.end_transaction(self.transactional_id, self.pair, version, is_commit=is_commit)
+            code = None if answer is None else ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                self._end_deed(deed, Outcome.COMMITTED if is_commit else Outcome.ABORTED)
+                if self.protocol == 2:
+                    self._got_pair(answer.producer_id, answer.producer_epoch)
+                    self.sequences.clear()
+                    self._needs_epoch = False
+                return Verdict.FINE
+            if code is None or code in RETRIABLE:
+                is_certain = is_certain and code in _CERTAIN
+                yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+                continue
+            self._end_deed(deed, Outcome.ABORTED if is_certain or not is_commit else Outcome.UNKNOWN)
+            if code in FENCED:
+                return Verdict.FENCED
+            if code is not ErrorCode.INVALID_TXN_STATE:
+                self._wonder("EndTxn", code)
+            return self._give_up()
+        self._end_deed(deed, Outcome.UNKNOWN if is_commit else Outcome.ABORTED)
+        return self._give_up()
+
+    def _give_up(self) -> Verdict:
+        """Nobody knows where the epoch stands: take over from oneself."""
+        self.has_pair = False
+        return Verdict.BEGIN_ANEW
+
+    def _end_deed(self, deed: Transaction, outcome: Outcome) -> None:
+        deed.outcome = outcome
+        deed.ended_ms = self.scheduler.clock.monotonic_ms()
+        self.transaction_ended(deed)
+
+    # Trouble
+
+    def _retry(self, make: Callable[[], Request], code_of: Callable[[Any], int]) -> Steps[ErrorCode]:
+        """The answer's code, trying again as long as that may help; REQUEST_TIMED_OUT if it did not."""
+        for _ in range(TRIES_MAX):
+            answer = yield make()
+            if answer is not None:
+                code = ErrorCode(code_of(answer))
+                if code not in RETRIABLE:
+                    return code
+            yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+        return ErrorCode.REQUEST_TIMED_OUT
+
+    def _trouble(self, operation: str, code: ErrorCode) -> Verdict:
+        if code in FENCED:
+            # Under protocol 2 a time-out raises the epoch by one, and an abort with the old one gets the new.
+            return Verdict.FENCED if self.protocol == 1 else Verdict.ABORT
+        if code not in (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTION_ABORTABLE,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ):
+            self._wonder(operation, code)
+        return Verdict.ABORT
+
+    def _wonder(self, operation: str, code: int) -> None:
+        self.deeds.findings.append(f"{self.name}: {operation} answered {ErrorCode(code).name}")

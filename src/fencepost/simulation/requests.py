@@ -1,0 +1,122 @@
+"""The requests that simulated clients send, in short words."""
+
+from typing import Any
+
+from fencepost.simulation.clients import Request
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FetchRequest,
+    InitProducerIdRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+
+TopicPartition = tuple[str, int]
+FETCH_VERSION = 12
+FETCH_BYTES = 16_384
+
+
+def init_producer_id(
+    transactional_id: str | None, timeout_ms: int, producer_id: int = -1, producer_epoch: int = -1
+) -> Request:
+    message = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    return Request(ApiKey.INIT_PRODUCER_ID, 4, message)
+
+
+def produce(batches: dict[TopicPartition, bytes | bytearray], version: int, transactional_id: str | None) -> Request:
+    one = ProduceRequest.TopicProduceData
+    topics: dict[str, Any] = {}
+    for (topic, partition), records in batches.items():
+        data = topics.setdefault(topic, one(name=topic))
+        data.partition_data.append(one.PartitionProduceData(index=partition, records=records))
+    message = ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=list(topics.values())
+    )
+    return Request(ApiKey.PRODUCE, version, message)
+
+
+def add_partitions(transactional_id: str, pair: tuple[int, int], partitions: list[TopicPartition]) -> Request:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    message = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=pair[0],
+        v3_and_below_producer_epoch=pair[1],
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in by_topic.items()
+        ],
+    )
+    return Request(ApiKey.ADD_PARTITIONS_TO_TXN, 3, message)
+
+
+def add_offsets(transactional_id: str, pair: tuple[int, int], group: str) -> Request:
+    message = AddOffsetsToTxnRequest(
+        transactional_id=transactional_id, group_id=group, producer_id=pair[0], producer_epoch=pair[1]
+    )
+    return Request(ApiKey.ADD_OFFSETS_TO_TXN, 3, message)
+
+
+def transactional_offset_commit(
+    transactional_id: str, pair: tuple[int, int], group: str, key: TopicPartition, offset: int, version: int
+) -> Request:
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    one = topic.TxnOffsetCommitRequestPartition(partition_index=key[1], committed_offset=offset)
+    message = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=pair[0],
+        producer_epoch=pair[1],
+        topics=[topic(name=key[0], partitions=[one])],
+    )
+    return Request(ApiKey.TXN_OFFSET_COMMIT, version, message)
+
+
+def end_transaction(transactional_id: str, pair: tuple[int, int], version: int, *, is_commit: bool) -> Request:
+    message = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=pair[0], producer_epoch=pair[1], committed=is_commit
+    )
+    return Request(ApiKey.END_TXN, version, message)
+
+
+def offset_fetch(group: str, key: TopicPartition) -> Request:
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [wanted.OffsetFetchRequestTopics(name=key[0], partition_indexes=[key[1]])]
+    message = OffsetFetchRequest(groups=[wanted(group_id=group, topics=topics)], require_stable=True)
+    return Request(ApiKey.OFFSET_FETCH, 8, message)
+
+
+def fetch(offsets: dict[TopicPartition, int], *, is_committed: bool, max_wait_ms: int, max_bytes: int) -> Request:
+    wanted = FetchRequest.FetchTopic
+    topics: dict[str, Any] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, wanted(topic=topic)).partitions.append(
+            wanted.FetchPartition(
+                partition=partition,
+                fetch_offset=offset,
+                partition_max_bytes=max_bytes,
+                current_leader_epoch=-1,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+            )
+        )
+    message = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES * 4,
+        isolation_level=1 if is_committed else 0,
+        session_epoch=-1,
+        topics=list(topics.values()),
+    )
+    return Request(ApiKey.FETCH, FETCH_VERSION, message)

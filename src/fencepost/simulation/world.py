@@ -1,0 +1,390 @@
+"""A whole world under one seed: a broker on its machine, clients, a network, and everything that goes wrong with them.
+
+The broker is the production code; only its ports are simulated. Everything happens in one thread, in virtual time, in an
+order that the seed alone decides. The machine may die at any step of the schedule and at any call of its disk.
+"""
+
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from fencepost.broker.events import HandlerFailed, StorageFailed
+from fencepost.broker.node import Node
+from fencepost.broker.storage import FULL_DISK
+from fencepost.coordinators.transactions.events import TransactionAborted
+from fencepost.simulation import faults
+from fencepost.simulation.administrators import Administrator
+from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
+from fencepost.simulation.clock import VirtualClock
+from fencepost.simulation.consumers import FinalReader, Reader
+from fencepost.simulation.deeds import Deeds, Outcome
+from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.faults import Fault
+from fencepost.simulation.flusher import SYNC_MS
+from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
+from fencepost.simulation.invariants import InvariantBroken, Invariants
+from fencepost.simulation.judgement import judge
+from fencepost.simulation.network import Network
+from fencepost.simulation.node import SimulatedNode
+from fencepost.simulation.producers import IdempotentProducer, TransactionalProducer
+from fencepost.simulation.requests import TopicPartition
+from fencepost.simulation.scheduler import SimulatedScheduler
+from fencepost.simulation.trace import Trace
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.messages import CreateTopicsRequest, FindCoordinatorRequest
+
+TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2}
+PARTITIONS = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+TRANSACTION_TIMEOUT_MS = 4_000
+SWEEP_MS = 1_000
+# Small segments and frequent checkpoints: rolling, compaction and recovery points are under test, too.
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.segment.bytes": "6000",
+    "transaction.state.log.segment.bytes": "6000",
+    "log.segment.bytes": "5000",
+    "log.index.interval.bytes": "400",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.cleaner.backoff.ms": "5000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(SWEEP_MS),
+    "group.initial.rebalance.delay.ms": "0",
+}
+RESCAN_EVERY_MS = 15_000
+# A request that is held up may open a transaction after the last fault, and that has its time-out, too.
+REST_MS = faults.HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
+FINAL_READ_MS = 60_000
+
+
+class _Machine(SimulatedNode):
+    on_boot: Callable[[Node], None]
+
+    def watch(self, node: Node) -> None:
+        self.on_boot(node)
+
+
+class World:
+    SYNC_MS = SYNC_MS
+    DELAY_MAX_MS = 2
+
+    def __init__(self, seed: int, seconds: int, kinds: frozenset[Fault], *, keeps_lines: bool = False) -> None:
+        self.seed = seed
+        self.duration_ms = seconds * 1000
+        self.kinds = kinds
+        self.source = random.Random(f"{seed}/world")
+        self.disk = FragileDisk()
+        self.scheduler = SimulatedScheduler(VirtualClock())
+        self.trace = Trace(self.scheduler.clock, keeps_lines=keeps_lines)
+        self.machine = _Machine(SETTINGS, seed=seed, disk=self.disk, scheduler=self.scheduler)
+        self.machine.on_boot = self._booting
+        self.network = Network(self.machine, random.Random(f"{seed}/network"), self.trace)
+        self.network.on_request = self._request_arrives
+        self.deeds = Deeds()
+        self.invariants = Invariants()
+        self.hits: Counter[Fault] = Counter()
+        self.clients: list[ClientProcess] = []
+        self.twins: list[ClientProcess] = []
+        self.steps = 0
+        self.aborted_by_broker = 0
+        self.is_serving = False
+        """The broker runs, and nothing is known to be wrong with its disk."""
+        self._armed: list[tuple[ApiKey, int | None, int | None]] = []
+        self._death: tuple[Fault, PowerCut | None] | None = None
+        self._die_at_step: int | None = None
+        self._boot_planned = False
+        self._is_healed = False
+        self._names = 0
+
+    # The course of events
+
+    def run(self) -> list[str]:
+        """Live through it all; what was found wrong."""
+        try:
+            self._set_up()
+            start_ms = self._now_ms()
+            for at_ms, kind in faults.schedule(random.Random(f"{self.seed}/faults"), self.duration_ms, self.kinds):
+                self.later(at_ms, lambda kind=kind: self._do(kind))  # type: ignore[misc]
+            for at_ms in range(RESCAN_EVERY_MS, self.duration_ms, RESCAN_EVERY_MS):
+                self.later(at_ms, self.invariants.rescan)
+            self._live(start_ms + self.duration_ms)
+            return self._settle()
+        except InvariantBroken as broken:
+            return [f"invariant: {broken}", *self.deeds.findings]
+
+    def _settle(self) -> list[str]:
+        """The last fault is over: everything comes to rest, and what is there is what should be."""
+        self._heal()
+        for client in (*self.clients, *self.twins):
+            client.when_ended = lambda client: None
+            client.kill()
+        self._live(self._now_ms() + REST_MS)
+        self.invariants.check_rest()
+        self.invariants.rescan()
+        groups = [
+            (client.group, client.input)
+            for client in self.clients
+            if isinstance(client, TransactionalProducer) and client.input is not None
+        ]
+        final = FinalReader(
+            "final", self.scheduler, self.network, self.seed, partitions=list(PARTITIONS), groups=groups
+        )
+        final.start()
+        end_ms = self._now_ms() + FINAL_READ_MS
+        while not final.is_ended and self._step(end_ms):
+            pass
+        self.clients.append(final)
+        self.trace.note(f"end {sorted(final.positions.items())}")
+        return self.deeds.findings + judge(self.deeds, final)
+
+    def _live(self, end_ms: int) -> None:
+        while self._step(end_ms):
+            pass
+        if self._now_ms() < end_ms:
+            self.scheduler.clock.advance_to(end_ms)
+
+    def _step(self, end_ms: int) -> bool:
+        self.steps += 1
+        self.disk.now_ms = self.scheduler.clock.wall_ms()
+        try:
+            if self._die_at_step is not None:
+                self._die_at_step -= 1
+                if self._die_at_step < 0 and self.machine.process is not None:
+                    raise MachineDied
+            happened = self.scheduler.step(end_ms)
+        except MachineDied:
+            kind, cut = self._death or (Fault.CRASH, None)
+            self.hits[kind] += 1
+            self.die(kind.value, cut)
+            return True
+        self.invariants.check_step()
+        return happened
+
+    def _now_ms(self) -> int:
+        return self.scheduler.clock.monotonic_ms()
+
+    def later(self, delay_ms: int, act: Callable[[], None]) -> None:
+        self.scheduler.call_later(delay_ms, act)
+
+    # Life and death of the broker
+
+    def _boot(self) -> None:
+        self._boot_planned = False
+        if self.machine.process is not None:
+            return
+        self.trace.note("boot")
+        try:
+            self.machine.boot()
+        except OSError as error:
+            # Full, or failing as it was told to: whoever runs the broker sees to the disk and tries again.
+            if error.errno not in FULL_DISK and error.errno != errno.EIO:
+                raise
+            self.die(f"start failed: {error.strerror}", None)
+            return
+        self.invariants.started(self.machine.node)
+        self.is_serving = True
+
+    def _booting(self, node: Node) -> None:
+        node.events.subscribe(self._on_event)
+
+    def die(self, reason: str, cut: PowerCut | None) -> None:
+        """The process is gone, and with the power what was not synced; it is started again before long."""
+        self.trace.note(f"dies: {reason} {cut}")
+        self.invariants.stopped()
+        if cut is None:
+            self.machine.crash()
+        else:
+            self.machine.cut_power(cut)
+        self._gone()
+
+    def _gone(self) -> None:
+        self.is_serving = False
+        self._die_at_step = self.disk.left = self._death = None
+        self._armed.clear()
+        self.network.broker_died()
+        if not self._boot_planned:
+            self._boot_planned = True
+            self.later(20 if self._is_healed else self.source.choice((20, 200, 1_200)), self._boot)
+
+    def stop_soon(self) -> None:
+        """A clean stop, as soon as no sync is under way."""
+        process = self.machine.process
+        if process is None or process.is_paused or not self.is_serving:
+            return
+        if self.machine.flusher.running:
+            self.later(1, self.stop_soon)
+            return
+        self.trace.note("stops")
+        self.invariants.stopped()
+        self.machine.stop_now()
+        self.hits[Fault.CLEAN_STOP] += 1
+        self._gone()
+
+    def arm(self, moment: ApiKey, *, disk_calls: int | None = None, steps: int | None = None) -> None:
+        """Have the machine die so long after the next such request has arrived."""
+        self._armed.append((moment, disk_calls, steps))
+
+    def _request_arrives(self, api: ApiKey) -> None:
+        if not self._armed or self._death is not None:
+            return
+        for at, (moment, disk_calls, steps) in enumerate(self._armed):
+            if moment is api:
+                del self._armed[at]
+                kind = Fault.DIE_AT_STEP if disk_calls is None else Fault.DIE_AT_DISK_CALL
+                self._death = (kind, self.source.choice((None, *PowerCut)))
+                self.disk.left, self._die_at_step = disk_calls, steps
+                return
+
+    def _on_event(self, event: object) -> None:
+        if isinstance(event, HandlerFailed):
+            self.deeds.findings.append(
+                f"handler-failed: {event.api} v{event.version}: {event.error}\n{event.traceback}"
+            )
+        elif isinstance(event, StorageFailed):
+            self.trace.note(f"storage failed: {event.reason}")
+            if self.machine.process is not None and self.machine.node.storage_failure is not None and self.is_serving:
+                self.is_serving = False
+                # The page cache cannot be trusted after a failed sync: whoever replaces the disk reboots.
+                self.later(self.source.choice((100, 1_000)), self._reboot)
+        elif isinstance(event, TransactionAborted):
+            self.aborted_by_broker += 1
+
+    def _reboot(self) -> None:
+        if self.machine.process is not None and not self.is_serving:
+            self.die("reboot", self.source.choice((PowerCut.LOSE_ALL, PowerCut.PREFIX, PowerCut.TORN)))
+
+    # Faults
+
+    def _do(self, kind: Fault) -> None:
+        if self._is_healed:
+            return
+        self.trace.note(f"fault {kind.value}")
+        if faults.ACTIONS[kind](self, kind):
+            self.hits[kind] += 1
+
+    def _heal(self) -> None:
+        self._is_healed = True
+        self.trace.note("healed")
+        self._count_armed()
+        self.disk.mend()
+        self._armed.clear()
+        self._die_at_step = self._death = None
+        self.network.delay_max_ms = self.DELAY_MAX_MS
+        self.network.duplicates_wanted = 0
+        self.machine.sync_ms = SYNC_MS
+        process = self.machine.process
+        if process is None:
+            if not self._boot_planned:
+                self._boot_planned = True
+                self.later(0, self._boot)
+        else:
+            self.machine.flusher.sync_ms = SYNC_MS
+            if process.is_paused:
+                process.resume()
+            if not self.is_serving:
+                self._reboot()
+
+    def _count_armed(self) -> None:
+        """What was only armed and has happened."""
+        self.hits[Fault.NET_DUPLICATE] = self.network.duplicates_made
+        self.hits[Fault.ENOSPC] = self.disk.refusals.get(errno.ENOSPC, 0)
+        self.hits[Fault.SYNC_EIO] = self.disk.failed_syncs
+        self.hits[Fault.WRITE_EIO] = self.disk.failed_writes
+
+    def some_client(self) -> ClientProcess | None:
+        alive = [client for client in (*self.clients, *self.twins) if not client.is_ended]
+        return self.source.choice(alive) if alive else None
+
+    def start_twin(self) -> None:
+        """A second process with the transactional id of one that runs, for a while."""
+        originals = [client for client in self.clients if isinstance(client, TransactionalProducer)]
+        original = self.source.choice(originals)
+        self._names += 1
+        twin = self._transactional(
+            f"{original.name}-twin{self._names}", original.transactional_id, original.protocol,
+            original.outputs, original.input,
+        )  # fmt: skip
+        self.twins.append(twin)
+        twin.start()
+        self.later(self.source.choice((500, 2_000, 6_000)), lambda: None if twin.is_ended else twin.kill())
+
+    # Clients
+
+    def _set_up(self) -> None:
+        self._boot()
+        founder = _Founder("founder", self.scheduler, self.network, self.seed)
+        founder.start()
+        while not founder.is_ended:
+            assert self._step(self._now_ms() + REST_MS), "the topics could not be made"
+        world = (self.scheduler, self.network, self.seed)
+        deeds = self.deeds
+        self.clients = [
+            IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
+            IdempotentProducer("p1", *world, target=("input", 1), deeds=deeds),
+            self._transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0)),
+            self._transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
+            self._transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)], None),
+            self._transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)], None),
+            Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, deeds=deeds),
+            Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, deeds=deeds),
+        ]
+        ids = [client.transactional_id for client in self.clients if isinstance(client, TransactionalProducer)]
+        self.clients.append(
+            Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, deeds=deeds)
+        )
+        for client in self.clients:
+            client.when_ended = self._client_ended
+            self.later(self.source.randint(0, 100), client.start)
+
+    def _client_ended(self, client: ClientProcess) -> None:
+        """Killed, or fenced: a supervisor starts it again."""
+
+        def start() -> None:
+            if not self._is_healed and client.is_ended:
+                client.start()
+
+        self.later(self.source.choice((50, 400, 2_000)), start)
+
+    def _transactional(
+        self,
+        name: str,
+        transactional_id: str,
+        protocol: int,
+        outputs: list[TopicPartition],
+        source_partition: TopicPartition | None,
+    ) -> TransactionalProducer:
+        return TransactionalProducer(
+            name,
+            self.scheduler,
+            self.network,
+            self.seed,
+            transactional_id=transactional_id,
+            protocol=protocol,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            outputs=outputs,
+            source_partition=source_partition,
+            deeds=self.deeds,
+        )
+
+    # Figures
+
+    @property
+    def calls(self) -> int:
+        return sum(client.calls for client in (*self.clients, *self.twins))
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(transaction.outcome is outcome for transaction in self.deeds.transactions)
+
+
+class _Founder(ClientProcess):
+    """Makes the topics before anything goes wrong."""
+
+    def run(self) -> Steps[None]:
+        creatable = CreateTopicsRequest.CreatableTopic
+        topics = [creatable(name=name, num_partitions=count, replication_factor=1) for name, count in TOPICS.items()]
+        answer = yield Request(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+        assert all(topic.error_code == 0 for topic in answer.topics), answer
+        for key_type in (0, 1):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
+            yield Request(ApiKey.FIND_COORDINATOR, 4, request)
+        yield Sleep(50)
