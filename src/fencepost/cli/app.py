@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.cli import configs, consume, groups, produce, topics
+from fencepost.cli import check_history, configs, consume, dump, groups, produce, topics
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
@@ -25,7 +25,7 @@ Every command but serve and demo works against Apache Kafka too: --bootstrap-ser
 FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
 """
 
-ORDER = ("serve", "topics", "produce", "consume", "groups", "configs", "demo", "version")
+ORDER = ("serve", "topics", "produce", "consume", "groups", "configs", "dump", "check-history", "demo", "version")
 
 
 class InOrder(TyperGroup):
@@ -75,6 +75,9 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.command("dump", epilog=dump.EPILOG)(dump.dump)
+app.add_typer(tap.app, name="tap")
+app.command("check-history", epilog=check_history.EPILOG)(check_history.check_history)
 
 
 @app.command("demo")

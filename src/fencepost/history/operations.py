@@ -117,11 +117,17 @@ class Operation:
         return self.outcome is Outcome.OK or (self.outcome is Outcome.INFO and self.proof is not None)
 
     @property
-    def known_at(self) -> int:
-        """The place from which on it is certain that it happened."""
+    def due_at(self) -> int:
+        """Whoever begins to read here or later must find what it did; NEVER if it may not have happened.
+
+        Of a transaction of unknown outcome that turns out to be committed, everything was in the logs when its client
+        asked for the commit, and nobody can read past what is undecided."""
         if self.outcome is Outcome.OK:
             return self.completed
-        return NEVER if self.proof is None else self.proof.completed
+        if self.outcome is Outcome.FAIL or self.proof is None:
+            return NEVER
+        asked = self.ending if self.commit_asked else NEVER
+        return min(self.proof.completed, self.completed, asked)
 
     def prove(self, witness: "Operation") -> None:
         """Someone saw something of it. Of several witnesses the first to complete counts."""

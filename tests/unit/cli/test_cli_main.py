@@ -10,7 +10,7 @@ import pytest
 from fencepost import __version__
 from fencepost.cli.main import run
 
-COMMANDS = ("serve", "topics", "produce", "consume", "groups", "configs", "demo", "version")
+COMMANDS = ("serve", "topics", "produce", "consume", "groups", "configs", "check-history", "demo", "version")
 
 
 def test_help_teaches_with_every_command_and_examples(capsys: pytest.CaptureFixture[str]) -> None:

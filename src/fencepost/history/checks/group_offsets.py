@@ -57,13 +57,13 @@ def _check_register(
     findings: Findings,
 ) -> None:
     written = {operation.number: offset for offset, operations in writes.items() for operation in operations}
-    certain = [each for operations in writes.values() for each in operations if each.known_at != NEVER]
-    certain.sort(key=lambda operation: operation.known_at)
+    certain = [each for operations in writes.values() for each in operations if each.due_at != NEVER]
+    certain.sort(key=lambda operation: operation.due_at)
     newest: Operation | None = None
     newest_of: dict[str | None, Operation] = {}
     at = 0
     for reader, found in sorted(fetches, key=lambda fetch: fetch[0].invoked):
-        while at < len(certain) and certain[at].known_at < reader.invoked:
+        while at < len(certain) and certain[at].due_at < reader.invoked:
             writer = certain[at]
             at += 1
             if newest is None or writer.invoked > newest.invoked:

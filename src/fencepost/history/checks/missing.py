@@ -141,7 +141,7 @@ def _missing(
         if is_seen:
             continue
         final = finals.get((name, isolation))
-        if final is not None and send.value not in final.values and final.expects(send.operation.known_at, offset):
+        if final is not None and send.value not in final.values and final.expects(send.operation.due_at, offset):
             return Missing(send, offset is not None and offset < final.end, None, final.operation)
         if offset is not None and offset in passage.stretches[name, isolation]:
             return Missing(send, True, None, _next_reader(partition, offset))

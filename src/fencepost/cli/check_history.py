@@ -1,0 +1,51 @@
+"""fencepost check-history: can everything that clients were told be true at once?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.options import Json
+
+ANOMALIES_FOUND = 1
+
+EPILOG = """\
+\b
+Examples:
+  fencepost check-history run.jsonl                      judge a history, explain what is wrong
+  fencepost check-history producer.jsonl reader.jsonl    one file per process, by one clock
+  fencepost check-history run.jsonl --svg findings.svg   draw it as well
+
+Ends with status 1 if there is an anomaly. The format is described in docs/histories.md.
+"""
+
+
+def check_history(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON lines; several are merged by time.")],
+    as_json: Json = False,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the findings into this file.")] = None,
+    shown: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Findings to explain of each anomaly.")] = 3,
+) -> None:
+    """Look for lost, torn, repeated and misordered writes in a recorded history."""
+    from fencepost.cli.output import CommandFailed, print_json
+    from fencepost.history import HistoryError, check, read_files
+    from fencepost.history.explaining import explain
+    from fencepost.history.svg import draw_svg
+
+    try:
+        report = check(read_files(files))
+    except HistoryError as error:
+        raise CommandFailed(str(error), "see docs/histories.md") from None
+    except OSError as error:
+        raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from None
+    if svg is not None:
+        try:
+            svg.write_text(draw_svg(report.findings))
+        except OSError as error:
+            raise CommandFailed(f"cannot write {svg}: {error.strerror}") from None
+    if as_json:
+        print_json(report.as_json())
+    else:
+        for line in explain(report, shown):
+            print(line)
+    raise typer.Exit(0 if report.is_clean else ANOMALIES_FOUND)
