@@ -1,0 +1,122 @@
+"""How far a streaming query may read: the end of its next batch, and what became of partitions since the last one."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from fencepost.client.values import TopicPartition
+from fencepost.spark.source_cluster import SourceCluster
+from fencepost.spark.source_errors import DataLoss
+from fencepost.spark.source_offsets import OffsetRange, limited
+from fencepost.spark.source_options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+SHRUNK_LOG_TRIES = 10
+SHRUNK_LOG_PAUSE_SECONDS = 0.2
+
+Offsets = dict[TopicPartition, int]
+
+
+class SourceProgress:
+    def __init__(
+        self, options: SourceOptions, cluster: SourceCluster, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._clock = clock
+        self._last_batch_at: float | None = None
+        self._target: Offsets | None = None
+        self.latest: Offsets = {}
+        """Where the logs ended when they were last looked at."""
+
+    def initial(self) -> Offsets:
+        return self._cluster.at(self._options.starting)
+
+    def stop_at_what_is_there(self) -> None:
+        """Trigger.AvailableNow: what comes later is for the next run."""
+        self._target = self._cluster.latest(self._cluster.partitions())
+
+    def end_of_batch(self, start: Offsets, max_offsets: int | None) -> Offsets:
+        """Where the batch after `start` ends; `start` itself if there is nothing to do. None: all there is."""
+        until, new = self._available(start)
+        begin = {**new, **start}
+        if max_offsets is None:
+            return until
+        if self._target is None and self._is_too_little(begin, until):
+            return dict(start)
+        return limited(begin, until, max_offsets)
+
+    def _available(self, start: Offsets) -> tuple[Offsets, Offsets]:
+        """The ends of all partitions, and the beginnings of those that are new."""
+        if self._target is None:
+            there = self._cluster.partitions(may_lack={partition.topic for partition in start})
+            self.latest = self._cluster.latest(there)
+        else:
+            self.latest = dict(self._target)
+        gone = set(start) - set(self.latest)
+        if gone:
+            self._report(f"Partitions {_names(gone)} have been deleted")
+        until = dict(self.latest)
+        until.update(self._not_before(start, until))
+        return until, self._cluster.earliest(set(until) - set(start))
+
+    def _not_before(self, start: Offsets, until: Offsets) -> Offsets:
+        """Ends that lie before the starts, put right where that is harmless.
+
+        A checkpoint of a query that read uncommitted is ahead of the last stable offset, and a new leader may not know
+        yet how far its log is safe. A log that stays shorter is another one, and `ranges` reports it.
+        """
+        behind = {partition for partition in start if until.get(partition, start[partition]) < start[partition]}
+        fixed: Offsets = {}
+        for tried in range(SHRUNK_LOG_TRIES):
+            if not behind:
+                break
+            if tried:
+                time.sleep(SHRUNK_LOG_PAUSE_SECONDS)
+            marks = self._cluster.high_watermarks(behind)
+            fixed.update({at: start[at] for at in behind if marks[at] >= start[at]})
+            behind -= set(fixed)
+        return fixed
+
+    def _is_too_little(self, begin: Offsets, until: Offsets) -> bool:
+        """`minOffsetsPerTrigger`: wait for more, but no longer than `maxTriggerDelay`."""
+        least = self._options.min_offsets_per_trigger
+        if least is None:
+            return False
+        now = self._clock()
+        is_late = (
+            self._last_batch_at is None or (now - self._last_batch_at) * 1000 >= self._options.max_trigger_delay_ms
+        )
+        if not is_late and sum(end - begin[partition] for partition, end in until.items()) < least:
+            return True
+        self._last_batch_at = now
+        return False
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """What a batch has to read."""
+        new = set(end) - set(start)
+        begin = {**start, **self._cluster.earliest(new)}
+        for partition in sorted(new):
+            if begin[partition] > 0:
+                self._report(f"Added partition {partition} starts from {begin[partition]} instead of 0")
+        found = []
+        for partition in sorted(end):
+            first, until = begin[partition], end[partition]
+            if first > until:
+                self._report(
+                    f"Partition {partition} offset was changed from {first} to {until}; either the start offset is set "
+                    "beyond the end of the log, or the topic was deleted and created again"
+                )
+                first = min(self._cluster.earliest([partition])[partition], until)
+            found.append(OffsetRange(partition.topic, partition.partition, first, until))
+        return found
+
+    def _report(self, reason: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(reason)
+        logger.warning("some data may have been lost: %s", reason)
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(partition) for partition in sorted(partitions))
