@@ -1,0 +1,164 @@
+"""`fencepost dump`: what stands in the files of a log, and one transaction's trail through them."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.output import CommandFailed, print_json, print_table
+
+if TYPE_CHECKING:
+    from fencepost.inspect.trail import Trail
+
+FOUND = 3
+"""Exit status: the command did its work, and what it found needs attention."""
+
+EPILOG = """\
+\b
+Examples:
+  fencepost dump data/purchases-0                            every file of a partition
+  fencepost dump data/purchases-0/*.log --print-data-log     with records
+  fencepost dump data/__transaction_state-20 --print-data-log --json
+  fencepost dump data --transaction billing                  follow one transactional id through all partitions
+  fencepost dump data --transaction '*'                      all of them
+
+Lines and field names are those of Kafka's dump tool. Reads files of Fencepost and of Apache Kafka; never writes.
+Exit status 3: something in the files is wrong.
+"""
+
+
+def dump(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False, help="Files or directories.")],
+    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Show every record.")] = False,
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="With keys and payloads; internal topics are decoded.")
+    ] = False,
+    transaction: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="Follow a transactional id, a producer id, or '*', through directories."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Show what stands in the files of a log."""
+    from fencepost.inspect.file_kinds import NotInspectable
+
+    try:
+        status = _trail(paths, transaction, as_json) if transaction is not None else _dump(
+            paths, deep_iteration, print_data_log, as_json
+        )  # fmt: skip
+    except NotInspectable as error:
+        raise CommandFailed(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from None
+    raise typer.Exit(status)
+
+
+def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json: bool) -> int:
+    from fencepost.inspect.file_kinds import FileKind, files_at, kind_of, rows_of
+    from fencepost.inspect.file_rows import Contents, Problem
+    from fencepost.inspect.file_text import heading, lines
+
+    contents = Contents(deep_iteration or print_data_log, print_data_log)
+    guarded = sys.stdout.isatty()
+    problems: list[str] = []
+    for file in [file for path in paths for file in files_at(path)]:
+        if not as_json:
+            print(*heading(file), sep="\n")
+        count = 0
+        for row in rows_of(file, contents):
+            if isinstance(row, Problem):
+                problems.append(f"{file}: {row.text}")
+                if as_json:
+                    print(json.dumps({"file": str(file), "problem": row.text}, ensure_ascii=False))
+                continue
+            count += 1
+            if as_json:
+                kind = kind_of(file)
+                print(json.dumps({"file": str(file), "kind": kind.value if kind else None, **row}, ensure_ascii=False))
+            else:
+                for line in lines(row):
+                    print(_harmless(line) if guarded else line)
+        if not as_json and not count and kind_of(file) is FileKind.OFFSET_INDEX:
+            print(f"{file} is empty.")
+    sys.stdout.flush()
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return FOUND if problems else 0
+
+
+def _harmless(line: str) -> str:
+    """Records may hold anything; a terminal must not obey it."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+
+
+def _trail(paths: list[Path], who: str, as_json: bool) -> int:
+    from fencepost.inspect.trail import follow
+
+    trail = follow(paths, who)
+    if not trail.transactions and not trail.changes:
+        raise CommandFailed(
+            f"no transaction of {who!r} is in {', '.join(map(str, paths))}",
+            "give a transactional id, a producer id, or '*'",
+        )
+    if as_json:
+        print_json(trail.document())
+    else:
+        _print_trail(trail)
+    return FOUND if trail.findings else 0
+
+
+def _print_trail(trail: "Trail") -> None:
+    print_table(
+        ("time", "partition", "producer", "epoch", "first", "last", "records", "end"),
+        [
+            (
+                time_text(each.first_timestamp_ms),
+                str(each.partition),
+                each.producer_id,
+                each.producer_epoch,
+                each.first_offset,
+                each.last_offset,
+                each.record_count,
+                "open" if each.marker is None else f"{each.marker.kind} at {each.marker.offset}",
+            )
+            for each in trail.transactions
+        ],
+    )
+    if trail.changes:
+        print()
+        print_table(
+            ("time", "transactional id", "state", "producer", "epoch", "partitions"),
+            [
+                (
+                    time_text(each.timestamp_ms),
+                    each.transactional_id,
+                    each.state or "expired",
+                    each.producer_id if each.state else None,
+                    each.producer_epoch if each.state else None,
+                    ", ".join(map(str, each.partitions)) or None,
+                )
+                for each in trail.changes
+            ],
+        )
+    print()
+    if not trail.has_coordinator_log:
+        print("no __transaction_state here: whether open transactions hang cannot be told")
+    for finding in trail.findings:
+        name = finding.transactional_id or f"producer {finding.producer_id}"
+        print(f"{finding.kind}: {name}: {finding.text}")
+    if not trail.findings:
+        print("nothing torn, hanging or ended twice")
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    if timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
