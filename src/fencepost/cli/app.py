@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.cli import check_history, configs, consume, dump, groups, produce, topics
+from fencepost.cli import check_history, configs, consume, dump, groups, produce, tap, topics
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
@@ -25,7 +25,19 @@ Every command but serve and demo works against Apache Kafka too: --bootstrap-ser
 FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
 """
 
-ORDER = ("serve", "topics", "produce", "consume", "groups", "configs", "dump", "check-history", "demo", "version")
+ORDER = (
+    "serve",
+    "topics",
+    "produce",
+    "consume",
+    "groups",
+    "configs",
+    "dump",
+    "tap",
+    "check-history",
+    "demo",
+    "version",
+)
 
 
 class InOrder(TyperGroup):

@@ -1,0 +1,216 @@
+"""`fencepost tap`: a proxy that shows every transaction on the wire, and `fencepost tap show` for its recordings."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.options import Json
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+
+if TYPE_CHECKING:
+    from fencepost.tap.calls import Call, Recording
+
+EPILOG = """\
+\b
+Examples:
+  fencepost tap --upstream 127.0.0.1:9092 --listen 127.0.0.1:9192      then point clients at 9192
+  fencepost tap --upstream kafka:9092 --record incident.tap            record, calls still in flight included
+  fencepost tap show incident.tap                                      the transactional ids that it saw
+  fencepost tap show incident.tap --transactional-id shop-1            one of them, call by call
+
+Further brokers of a cluster get the ports after that of --listen. Passwords, tokens and the values of settings are
+never recorded; keys and values of records only with --contents. What clients send by TLS cannot be seen.
+"""
+
+app = typer.Typer(invoke_without_command=True, epilog=EPILOG, rich_markup_mode=None, subcommand_metavar="[show FILE]")
+HELD_CHECK_SECONDS = 0.25
+
+
+@app.callback()
+def tap(
+    context: typer.Context,
+    upstream: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster to look at.")] = "",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where clients connect instead; port 0 takes a free one.")
+    ] = "127.0.0.1:9192",
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every call to this file.")] = None,
+    contents: Annotated[bool, typer.Option("--contents", help="Record keys and values of records too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every call as JSON lines.")] = False,
+) -> None:
+    """Watch transactions on the wire: stand between clients and a cluster."""
+    if context.invoked_subcommand is not None:
+        return
+    if not upstream:
+        raise typer.BadParameter("where is the cluster? give HOST:PORT", param_hint="--upstream")
+    run_async(_tap(_address(upstream, "--upstream"), _address(listen, "--listen"), record, contents, as_json))
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint=option)
+    return host.strip("[]"), int(port)
+
+
+async def _tap(
+    upstream: tuple[str, int], listen: tuple[str, int], record: Path | None, contents: bool, as_json: bool
+) -> None:
+    from fencepost.tap.proxy import Tap, TapFailed
+    from fencepost.tap.recording import RecordingFile
+
+    printer = _JsonPrinter() if as_json else _LanePrinter()
+    observers: list[Callable[[dict[str, Any]], None]] = [printer.take]
+    try:
+        file = None if record is None else RecordingFile(record)
+    except OSError as error:
+        raise CommandFailed(f"cannot write {record}: {error.strerror}") from None
+    if file is not None:
+        observers.append(file.write)
+
+    def observe(line: dict[str, Any]) -> None:
+        for each in observers:
+            each(line)
+
+    server = Tap(upstream, listen, observe, with_contents=contents)
+    try:
+        await server.start()
+        print("listening on {}:{}".format(*server.address), file=sys.stderr, flush=True)
+        while True:
+            await asyncio.sleep(HELD_CHECK_SECONDS)
+            printer.look_for_held(time.time())
+    except TapFailed as error:
+        raise CommandFailed(str(error)) from None
+    finally:
+        await server.stop()
+        if file is not None:
+            file.__exit__(None, None, None)
+
+
+class _JsonPrinter:
+    def take(self, line: dict[str, Any]) -> None:
+        import json
+
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+
+    def look_for_held(self, now: float) -> None:
+        pass
+
+
+class _LanePrinter:
+    """A line for each call of a transaction when it is answered or lost, and one for a call that waits long."""
+
+    def __init__(self) -> None:
+        from fencepost.tap.calls import Recording
+
+        self._recording = Recording()
+        self._told_held: set[int] = set()
+        self._last_id = ""
+
+    def take(self, line: dict[str, Any]) -> None:
+        call = self._recording.add(line)
+        if call is None or line["type"] == "request":
+            return
+        self._recording.calls.pop(call.number, None)
+        self._told_held.discard(call.number)
+        self._print(call, None)
+
+    def look_for_held(self, now: float) -> None:
+        from fencepost.tap.swim_lanes import HELD_SECONDS
+
+        for number, call in self._recording.calls.items():
+            if now - call.asked_at > HELD_SECONDS and number not in self._told_held:
+                self._told_held.add(number)
+                self._print(call, now)
+
+    def _print(self, call: "Call", now: float | None) -> None:
+        from fencepost.tap.swim_lanes import heading, line
+
+        for name in call.transactional_ids:
+            if name != self._last_id:
+                print("\n" + "\n".join(heading(name, [call])))
+                self._last_id = name
+            print(_coloured(line(call, now), call), flush=True)
+
+
+def _coloured(text: str, call: "Call") -> str:
+    if not sys.stdout.isatty() or not (call.errors or call.lost or call.answered_at is None):
+        return text
+    return f"\033[33m{text}\033[0m"
+
+
+@app.command("show")
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="ID", help="The swim lane of this id.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What a recording holds: its transactional ids, or the calls of one of them."""
+    recording = _read(file)
+    if transactional_id is None:
+        _show_ids(recording, as_json)
+        return
+    calls = recording.of(transactional_id)
+    if not calls:
+        known = ", ".join(recording.transactional_ids()[:10]) or "none"
+        raise CommandFailed(f"{file} has no call of transactional id {transactional_id!r}", f"it has: {known}")
+    from fencepost.tap.swim_lanes import heading, line
+
+    if as_json:
+        print_json([_document(call) for call in calls])
+        return
+    for text in heading(transactional_id, calls):
+        print(text)
+    for call in calls:
+        print(_coloured(line(call), call))
+
+
+def _read(file: Path) -> "Recording":
+    from fencepost.tap.calls import recording_of
+    from fencepost.tap.recording import InvalidRecording, read_recording
+
+    try:
+        return recording_of(read_recording(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+    except InvalidRecording as error:
+        raise CommandFailed(str(error), "make one with `fencepost tap --record FILE`") from None
+
+
+def _show_ids(recording: "Recording", as_json: bool) -> None:
+    rows: list[dict[str, str | int | float]] = []
+    for name in recording.transactional_ids():
+        calls = recording.of(name)
+        slowest = max((call.seconds for call in calls if call.seconds is not None), default=0.0)
+        rows.append(
+            {
+                "transactional_id": name,
+                "calls": len(calls),
+                "errors": sum(bool(call.errors) for call in calls),
+                "unanswered": sum(call.answered_at is None for call in calls),
+                "slowest_ms": round(slowest * 1000, 1),
+                "last_call": calls[-1].api,
+            }
+        )
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ["transactional id", "calls", "errors", "unanswered", "slowest ms", "last call"],
+            [[str(cell) if isinstance(cell, float) else cell for cell in row.values()] for row in rows],
+        )
+
+
+def _document(call: "Call") -> dict[str, Any]:
+    return {
+        "api": call.api, "version": call.version, "client_id": call.client_id, "client": call.client,
+        "connection": call.connection, "broker": call.broker, "asked_at": call.asked_at,
+        "seconds": call.seconds, "errors": call.errors, "lost": call.lost,
+        "request": call.request, "response": call.response,
+    }  # fmt: skip

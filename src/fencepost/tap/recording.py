@@ -1,0 +1,48 @@
+"""Recordings as files: JSON lines, each written at once, so that what was in flight at the end is there too."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fencepost.tap.frames import Plain
+
+FORMAT = 1
+
+
+class InvalidRecording(Exception):
+    """A file that is no recording."""
+
+
+class RecordingFile:
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("w", encoding="utf-8", buffering=1)
+
+    def write(self, line: Plain) -> None:
+        self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+
+def read_recording(file: Path) -> Iterator[Plain]:
+    with file.open(encoding="utf-8") as lines:
+        try:
+            head = json.loads(next(lines, ""))
+        except ValueError:
+            head = None
+        if not isinstance(head, dict) or head.get("type") != "tap":
+            raise InvalidRecording(f"{file} is not a recording of `fencepost tap`")
+        if head["format"] != FORMAT:
+            raise InvalidRecording(f"{file} has format {head['format']}; this version reads format {FORMAT}")
+        yield head
+        for text in lines:
+            try:
+                yield json.loads(text)
+            except ValueError:
+                # The last line of a recording that was cut short.
+                return
