@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.spark.pipelines import pipeline
+    from fencepost.spark.pipelines import Output, pipeline
     from fencepost.spark.sink import exactly_once, transaction, write_exactly_once
 
-__all__ = ["exactly_once", "pipeline", "transaction", "write_exactly_once"]
+__all__ = ["Output", "exactly_once", "pipeline", "transaction", "write_exactly_once"]
 
 _HOMES = {
     "exactly_once": "sink",
     "transaction": "sink",
     "write_exactly_once": "sink",
     "pipeline": "pipelines",
+    "Output": "pipelines",
 }
 
 
