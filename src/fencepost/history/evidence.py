@@ -109,7 +109,8 @@ class Evidence:
 def _resolve(partition: PartitionEvidence) -> None:
     """Finds the attempt behind every entry, and notes what was proven by reading it."""
     acknowledged = partition.acknowledged
-    for offset, entry in partition.entries.items():
+    # What was read at read_committed first: it says more about who wrote it.
+    for offset, entry in sorted(partition.entries.items(), key=lambda pair: pair[1].committed_by is None):
         told = acknowledged.get(offset)
         if told is not None:
             if told.value == entry.value:
@@ -131,12 +132,12 @@ def _resolve(partition: PartitionEvidence) -> None:
 
 
 def _only_attempt(partition: PartitionEvidence, entry: Entry) -> Send | None:
-    attempts = list(partition.tries(entry.value))
-    open_ones = [each for each in attempts if each.offset is None]
-    likely = [each for each in open_ones if each.operation.outcome is not Outcome.FAIL]
-    for candidates in (likely, open_ones):
-        if candidates:
-            return candidates[0] if len(candidates) == 1 else None
+    attempts = [each for each in partition.tries(entry.value) if each.operation.invoked < entry.place]
+    candidates = [each for each in attempts if each.offset is None]
+    if entry.committed_by is not None:
+        candidates = [each for each in candidates if each.operation.outcome is not Outcome.FAIL] or candidates
+    if candidates:
+        return candidates[0] if len(candidates) == 1 else None
     for send in attempts:
         assert send.offset is not None
         other = partition.entries.get(send.offset)

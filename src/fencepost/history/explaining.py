@@ -17,9 +17,7 @@ FINDINGS_SHOWN_MAX = 3
 
 def explain(report: Report, shown_max: int = FINDINGS_SHOWN_MAX) -> Iterator[str]:
     """The whole report, line by line."""
-    counts = ", ".join(
-        f"{count} {kind} {outcome}" for (kind, outcome), count in sorted(report.operations.items())
-    )
+    counts = ", ".join(f"{count} {kind} {outcome}" for (kind, outcome), count in sorted(report.operations.items()))
     yield f"{sum(report.operations.values())} operations ({counts or 'none'})"
     for note in report.unjudged:
         yield f"note: {note}"
@@ -62,7 +60,7 @@ def lanes(finding: Finding) -> dict[str, list[tuple[str, Operation]]]:
 
 
 def draw(finding: Finding) -> Iterator[str]:
-    """`A├───○───┤ok`: from its invocation over the request to end it to the outcome; `…` where nobody knows."""
+    """`A├───●───┤ok`: from its invocation over the request to commit (●) or abort (○) to the outcome, if any."""
     columns = {place: index for index, place in enumerate(places(finding))}
     drawn = lanes(finding)
     label_width = max(map(len, drawn))
@@ -75,7 +73,7 @@ def draw(finding: Finding) -> Iterator[str]:
             end = width - 2 if is_open else columns[operation.completed] * COLUMN_WIDTH
             lane[start : end + 1] = [letter, "├", *"─" * (end - start - 2), "…" if is_open else "┤"]
             if operation.ending != NEVER:
-                lane[columns[operation.ending] * COLUMN_WIDTH] = "○" if operation.commit_asked else "×"
+                lane[columns[operation.ending] * COLUMN_WIDTH] = "●" if operation.commit_asked else "○"
             outcome = "" if is_open else operation.outcome.value
             lane[end + 1 : end + 1 + len(outcome)] = outcome
         yield f"  {process.ljust(label_width)}  {''.join(lane).rstrip()}"

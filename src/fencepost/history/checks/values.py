@@ -14,6 +14,8 @@ def check_values(evidence: Evidence, findings: Findings) -> None:
         for entry in partition.entries.values():
             if entry.value not in partition.attempts:
                 _without_writer(evidence, partition, entry, findings)
+            elif all(entry.place < send.operation.invoked for send in partition.tries(entry.value)):
+                _before_its_send(partition, entry, findings)
             elif entry.send is not None:
                 _premature(partition.name, entry, findings)
 
@@ -88,21 +90,24 @@ def _without_writer(evidence: Evidence, partition: PartitionEvidence, entry: Ent
     )
 
 
+def _before_its_send(partition: PartitionEvidence, entry: Entry, findings: Findings) -> None:
+    writer = partition.attempts[entry.value].operation
+    findings.add(
+        "phantom-read",
+        f"{entry.read_by.process} read {quote(entry.value)} at offset {entry.offset} of {partition.name} before "
+        f"{writer.process} sent it",
+        entry.read_by,
+        writer,
+        partition=partition.name,
+        values=(entry.value,),
+    )
+
+
 def _premature(name: str, entry: Entry, findings: Findings) -> None:
-    """Reads that came too early: before the send, before the commit, or of what was aborted."""
+    """Reads of what was not committed yet, or never."""
     assert entry.send is not None
     writer = entry.send.operation
     value = quote(entry.value)
-    if entry.place < writer.invoked:
-        findings.add(
-            "phantom-read",
-            f"{entry.read_by.process} read {value} at offset {entry.offset} of {name} before {writer.process} sent it",
-            entry.read_by,
-            writer,
-            partition=name,
-            values=(entry.value,),
-        )
-        return
     reader = entry.committed_by
     if reader is None:
         return
