@@ -1,4 +1,4 @@
-"""Spark looks for modules named `pyspark_*` and registers their `DefaultSource`: this makes `format("fencepost")` known.
+"""Spark registers the `DefaultSource` of every module named `pyspark_*`: this makes `format("fencepost")` known.
 
 Not for import by anybody else: the source is `fencepost.spark.source`.
 """

@@ -98,7 +98,7 @@ class Unpacker:
                 tuple(pa.repeat(pa.scalar(kind, pa.int32()), self._rows_ready) for kind in (0, 1)),
             )
         topic, partition, kinds = self._constants
-        return topic.slice(0, rows), partition.slice(0, rows), tuple(kind.slice(0, rows) for kind in kinds)  # type: ignore[return-value]
+        return topic.slice(0, rows), partition.slice(0, rows), tuple(kind.slice(0, rows) for kind in kinds)
 
     def _microseconds(self, offsets: Any, timestamps: Any) -> Any:
         milliseconds = timestamps.view(pa.int64()).to_numpy()
