@@ -1,6 +1,5 @@
 """Rows of a broker that has seen many transactions, Fencepost alone; its peer is a Fencepost that has seen few."""
 
-import dataclasses
 import shutil
 import time
 from collections.abc import Sequence
@@ -235,7 +234,7 @@ def prepare_transactions(data: Path, wanted: int) -> int:
             if prepared == wanted or entry.record is None or entry.record.state is not TransactionState.ONGOING:
                 continue
             decided = entry.record._replace(state=TransactionState.PREPARE_COMMIT)
-            written = journal.encode_entry(dataclasses.replace(entry, record=decided))
+            written = journal.encode_entry(entry._replace(record=decided))
             batch = build_batch([(int(time.time() * 1000), written.key, written.value, ())])
             stamp(batch, 0, next_offset, 0)
             seal(batch, 0, len(batch))

@@ -129,6 +129,8 @@ class Connection:
     def flush(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
         answers = self._answers
+        if not answers:
+            return
         parts: list[Buffer] = []
         failure: tuple[Call, Exception] | None = None
         while answers and answers[0][2]:

@@ -75,7 +75,7 @@ class CoordinatorHost(Generic[C]):
             self.coordinator.runtime.unload(index)
 
     def schedule(self) -> None:
-        """Have the coordinator called when its next deadline comes; any call to it may have moved that."""
+        """Have the coordinator called when its next deadline comes; it says when that has come nearer."""
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._timer_due_ms <= deadline_ms):
             return

@@ -7,10 +7,10 @@ from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSAC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
-from fencepost.coordinators.runtime import AppendOutcome, CoordinatorRuntime
+from fencepost.coordinators.runtime import APPENDED, AppendOutcome, CoordinatorRuntime
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
-from fencepost.wire.batch import build_batch, build_single
+from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # What one step of loading reads before others get their turn.
 LOAD_STEP_BYTES = 1_048_576
 TOMBSTONE_RETENTION_MIN_MS = 3_600_000
+_DURABLE = Promise.resolved(APPENDED)
 
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[str, str]]:
@@ -71,7 +72,7 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
         now_ms = node.clock.wall_ms()
         target = node.partition(topic, partition)
         if len(records) == 1 and not transactional:
-            batch = build_single(now_ms, records[0].key, records[0].value)
+            last_offset = target.append_record(*records[0], now_ms)
         else:
             batch = build_batch(
                 [(now_ms, record.key, record.value, ()) for record in records],
@@ -79,14 +80,15 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
                 producer_epoch=producer_epoch,
                 transactional=transactional,
             )
-        appended = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard)
+            last_offset = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard).last_offset
+        if last_offset < target.log.high_watermark and target.failure is None:
+            return _DURABLE
         promise: Promise[AppendOutcome] = Promise()
 
         def durable(error: KafkaError | None) -> None:
-            code = ErrorCode.NONE if error is None else error.code
-            promise.resolve(AppendOutcome(code, appended.last_offset))
+            promise.resolve(APPENDED if error is None else AppendOutcome(error.code))
 
-        target.when_durable(appended.last_offset, durable)
+        target.when_durable(last_offset, durable)
         return promise
 
     return append

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.coordinators.transactions.ledger import MarkerDone, MarkerOrder
-from fencepost.promise import Promise
+from fencepost.coordinators.transactions.metadata import TopicPartition
 from fencepost.wire.batch import ControlType
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -19,50 +19,33 @@ if TYPE_CHECKING:
 
 def send_markers(node: "Node", order: MarkerOrder, done: MarkerDone) -> None:
     """Have a marker written to each partition of a transaction; `done` is called for each when it is durable."""
+    now_ms = node.clock.wall_ms()
     for partition in order.partitions:
-        written = write_marker(
-            node,
-            *partition,
-            producer_id=order.producer_id,
-            producer_epoch=order.producer_epoch,
-            coordinator_epoch=order.coordinator_epoch,
-            is_commit=order.is_commit,
-            transaction_version=order.transaction_version,
-        )
-        written.then(lambda error, partition=partition: done(partition, error))  # type: ignore[misc]
+        write_marker(node, order, partition, now_ms, done)
 
 
 def write_marker(
-    node: "Node",
-    topic: str,
-    index: int,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    is_commit: bool,
-    transaction_version: int,
-) -> Promise[ErrorCode]:
-    """One marker in one partition; resolved when it is durable and what waits for it is decided."""
-    promise: Promise[ErrorCode] = Promise()
+    node: "Node", order: MarkerOrder, topic_partition: TopicPartition, now_ms: int, done: MarkerDone
+) -> None:
+    """One marker in one partition; `done` is called when it is durable and what waits for it is decided."""
+    topic, index = topic_partition
     try:
         partition = node.partition(topic, index)
         appended = partition.append_marker(
-            ControlType.COMMIT if is_commit else ControlType.ABORT,
-            producer_id,
-            producer_epoch,
-            coordinator_epoch,
-            transaction_version=transaction_version,
-            now_ms=node.clock.wall_ms(),
+            ControlType.COMMIT if order.is_commit else ControlType.ABORT,
+            order.producer_id,
+            order.producer_epoch,
+            order.coordinator_epoch,
+            transaction_version=order.transaction_version,
+            now_ms=now_ms,
         )
     except KafkaError as error:
-        promise.resolve(error.code)
-        return promise
+        done(topic_partition, error.code)
+        return
 
     def durable(error: KafkaError | None) -> None:
         if error is None and topic == OFFSETS_TOPIC:
-            node.groups.end_transaction(index, producer_id, committed=is_commit)
-        promise.resolve(ErrorCode.NONE if error is None else error.code)
+            node.groups.end_transaction(index, order.producer_id, committed=order.is_commit)
+        done(topic_partition, ErrorCode.NONE if error is None else error.code)
 
     partition.when_durable(appended.last_offset, durable)
-    return promise

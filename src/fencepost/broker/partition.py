@@ -11,7 +11,7 @@ from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
 from fencepost.log.producers import Origin, VerificationGuard
-from fencepost.wire.batch import ControlType
+from fencepost.wire.batch import MARKER_BYTES, ControlType, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -28,7 +28,6 @@ class Durability(Protocol):
         """Something was written; make it durable and then call `partition.advance`."""
 
 
-MARKER_BYTES = 78
 Acknowledge = Callable[[KafkaError | None], None]
 
 
@@ -77,6 +76,19 @@ class Partition:
             self.appended_bytes += len(batch)
             self.durability.appended(self)
         return appended
+
+    def append_record(self, key: bytes, value: bytes | None, now_ms: int) -> int:
+        """Write a coordinator's record at the end of the log; its offset. Raises KafkaError, as `append` does."""
+        if self.failure is not None:
+            raise self.failure
+        log = self.log
+        batch = build_single(
+            now_ms, key, value, base_offset=log.log_end_offset, partition_leader_epoch=self.leader_epoch
+        )
+        offset = log.append_record(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self.appended_bytes += len(batch)
+        self.durability.appended(self)
+        return offset
 
     def append_marker(
         self,

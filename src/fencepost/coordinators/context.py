@@ -1,19 +1,16 @@
 """What comes with every call to a coordinator: when it is, who asks, and which topics there are."""
 
-import dataclasses
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Now:
+class Now(NamedTuple):
     """One moment on two clocks: time-outs are measured on the first, records are stamped with the second."""
 
     monotonic_ms: int
     wall_ms: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     client_id: str
     client_host: str
     """The bare address, as in 127.0.0.1."""

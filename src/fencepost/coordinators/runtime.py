@@ -8,11 +8,10 @@ it is rolled back, newest first, and all of their writers get the error: what th
 It does not know what the records mean, and does not touch disks or clocks: the broker hands it an `Append` and a Clock.
 """
 
-import dataclasses
 import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped, WriteFailed
@@ -31,10 +30,11 @@ Undo = Callable[[], None]
 Events = Callable[[object], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AppendOutcome:
+class AppendOutcome(NamedTuple):
     error_code: ErrorCode
-    last_offset: int = -1
+
+
+APPENDED = AppendOutcome(ErrorCode.NONE)
 
 
 class Append(Protocol):
@@ -86,8 +86,7 @@ class ShardState(enum.Enum):
     ACTIVE = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """How a write ended, and when."""
 
     error: ErrorCode

@@ -107,6 +107,11 @@ class OpenTransactions:
         return len(self._ongoing)
 
     @property
+    def awaits_high_watermark(self) -> bool:
+        """Whether a high watermark that rises could decide anything."""
+        return bool(self._completed)
+
+    @property
     def is_empty(self) -> bool:
         return not self._ongoing and not self._completed
 

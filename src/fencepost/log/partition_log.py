@@ -12,7 +12,7 @@ the log for good: every later call gets KAFKA_STORAGE_ERROR.
 
 import dataclasses
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ from fencepost.wire.batch import (
     ControlType,
     control_batch,
     iterate_headers,
+    stamp,
     verify_crc,
 )
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -113,6 +114,7 @@ class PartitionLog:
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
+        "on_failure",
         "partition",
         "producers",
         "synced_offset",
@@ -159,6 +161,8 @@ class PartitionLog:
         self._hints: dict[int, tuple[Segment, int]] = {}
         self._indexed: dict[Segment, None] = {}
         self._failure: OSError | None = None
+        self.on_failure: Callable[[OSError], None] = lambda error: None
+        """Told once, from the midst of whatever noticed."""
         self._roll_timestamp = _NO_ROLL_TIMESTAMP
         self.update_config(config)
 
@@ -178,6 +182,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         limits: LogLimits | None = None,
         sync: bool = True,
+        rewrite: bool = False,
     ) -> "PartitionLog":
         """Open or create the log in `directory` (the partition's own).
 
@@ -185,11 +190,18 @@ class PartitionLog:
         at. Otherwise every batch from the segment of `recovery_point` on is checked, the log is cut at the first bad
         one and what survives is synced. Afterwards `synced_offset` and `high_watermark` are the log end; one that
         replicates lowers its high watermark with `set_high_watermark`. Who opens thousands of logs passes
-        `sync=False` and syncs the file system once before anyone may read.
+        `sync=False` and syncs the file system once before anyone may read. After a failed sync the page cache shows
+        what the disk may never get: `rewrite` writes everything from the recovery point on anew before it is synced.
         """
         log = cls(disk, directory, topic, partition, topic_id, config, limits or LogLimits())
         recovery.load(
-            log, now_ms, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, sync=sync
+            log,
+            now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            sync=sync,
+            rewrite=rewrite,
         )
         return log
 
@@ -237,11 +249,12 @@ class PartitionLog:
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Readers may see everything below `offset`. Never goes back nor beyond the end; whether it moved."""
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        if self._first_unstable_offset is not None:
+        if self._first_unstable_offset is not None and self.producers.transactions.awaits_high_watermark:
             self._find_first_unstable_offset()
         return True
 
@@ -324,8 +337,27 @@ class PartitionLog:
         if producer_id >= 0:
             producers.update(header, first_offset, last_offset, max_timestamp)
             if attributes & TRANSACTIONAL_MASK and self._first_unstable_offset is None:
-                self._find_first_unstable_offset()
+                self._first_unstable_offset = first_offset
         return _new_tuple(Appended, (first_offset, last_offset, log_append_time_ms, self.log_start_offset, False))
+
+    def append_record(self, batch: bytearray, *, leader_epoch: int, now_ms: int) -> int:
+        """Append a record that a coordinator of this broker has built for the end of this log; its offset.
+
+        There is nothing to check but its size, and nothing to open unless the topic wants another time in it.
+        """
+        if self._failure is not None:
+            raise self.storage_error()
+        offset = self.log_end_offset
+        size = len(batch)
+        if size > self._max_message_bytes or self.config.message_timestamp_type != "CreateTime":
+            stamp(batch, 0, 0, leader_epoch)
+            return self.append_as_leader(
+                batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
+            ).last_offset
+        self._write(batch, size, offset, offset, now_ms, now_ms)
+        if leader_epoch != self.leader_epoch:
+            self._assign_epoch(leader_epoch, offset)
+        return offset
 
     def append_marker(
         self,
@@ -344,11 +376,10 @@ class PartitionLog:
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         offset = self.log_end_offset
         batch = control_batch(kind, coordinator_epoch, producer_id, producer_epoch, now_ms, offset, leader_epoch)
-        header = BatchHeader._make(_unpack_header(batch, 0))
         self._write(batch, len(batch), offset, offset, now_ms, now_ms)
         if leader_epoch != self.leader_epoch:
             self._assign_epoch(leader_epoch, offset)
-        completed = self.producers.apply_control(header, kind, coordinator_epoch, offset)
+        completed = self.producers.apply_marker(kind, producer_id, producer_epoch, coordinator_epoch, offset, now_ms)
         if completed is not None and completed.is_aborted:
             aborted = self._active.aborted
             try:
@@ -361,7 +392,7 @@ class PartitionLog:
                 # Without its index entry the marker must not stay: readers would be given aborted records.
                 self.truncate_to(offset, now_ms)
                 raise self._write_error(error) from error
-        self._find_first_unstable_offset()
+        # What was unstable stays so until the marker is below the high watermark.
         return Appended(offset, offset, -1, self.log_start_offset, False)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> int:
@@ -552,6 +583,7 @@ class PartitionLog:
         """The disk failed this log; nothing more is read or written until it is opened anew."""
         if self._failure is None:
             self._failure = error
+            self.on_failure(error)
 
     def storage_error(self) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.topic_partition} is offline: {self._failure}")

@@ -133,10 +133,19 @@ class ProducerStateManager:
             entry is not None
             and entry.next_sequence == header.base_sequence
             and entry.producer_epoch == header.producer_epoch
-            and (header.attributes & TRANSACTIONAL_MASK != 0) == (entry.current_txn_first_offset >= 0)
-            and producer_id not in self._verifications
         ):
-            return None
+            is_transactional = header.attributes & TRANSACTIONAL_MASK != 0
+            verification = self._verifications.get(producer_id)
+            if verification is None:
+                if is_transactional == (entry.current_txn_first_offset >= 0):
+                    return None
+            elif (
+                is_transactional
+                and (entry.batches or header.base_sequence == 0)
+                and verification.guard is verification_guard
+                and header.base_sequence <= verification.lowest_sequence
+            ):
+                return None
         if producer_id == NO_PRODUCER_ID or origin is Origin.REPLICATION:
             return None
         return self._check_carefully(header, entry, origin, verification_guard)
@@ -288,24 +297,34 @@ class ProducerStateManager:
         self, header: BatchHeader, control_type: int, coordinator_epoch: int, offset: int
     ) -> CompletedTransaction | None:
         """Record a marker that was written at `offset`; the transaction it ended, if one was open."""
+        return self.apply_marker(
+            control_type, header.producer_id, header.producer_epoch, coordinator_epoch, offset, header.max_timestamp
+        )
+
+    def apply_marker(
+        self,
+        control_type: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp: int,
+    ) -> CompletedTransaction | None:
         self.map_end_offset = offset + 1
-        producer_id = header.producer_id
         verification = self._verifications.get(producer_id)
         # With a raised epoch in the marker, an entry of that epoch belongs to the transaction that follows.
-        if verification is not None and not (
-            verification.supports_epoch_bump and verification.epoch == header.producer_epoch
-        ):
+        if verification is not None and not (verification.supports_epoch_bump and verification.epoch == producer_epoch):
             del self._verifications[producer_id]
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
         first_offset = entry.current_txn_first_offset
-        if entry.producer_epoch != header.producer_epoch:
+        if entry.producer_epoch != producer_epoch:
             entry.batches.clear()
             entry.next_sequence = 0
-            entry.producer_epoch = header.producer_epoch
+            entry.producer_epoch = producer_epoch
         entry.coordinator_epoch = coordinator_epoch
-        entry.last_timestamp = header.max_timestamp
+        entry.last_timestamp = timestamp
         entry.current_txn_first_offset = NO_OFFSET
         if first_offset < 0:
             return None

@@ -7,6 +7,7 @@ epoch lie outside the CRC, so a broker stamps both in place; the attributes and 
 import enum
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -31,6 +32,7 @@ LAST_OFFSET_DELTA_POSITION = 23
 BASE_TIMESTAMP_POSITION = 27
 MAX_TIMESTAMP_POSITION = 35
 RECORDS_POSITION = HEADER_BYTES
+MARKER_BYTES = 78
 
 CURRENT_MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -211,6 +213,9 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
+# As varints: the sizes that records of coordinators have.
+_SIZES_KNOWN = 1024
+_SIZES = [encode_varint(size) for size in range(_SIZES_KNOWN)]
 
 
 def encode_record(
@@ -325,15 +330,19 @@ def build_single(
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
     """`build_batch` for one record without headers: what coordinators and markers write, many times a transaction."""
+    key_size = _SIZES[len(key)] if len(key) < _SIZES_KNOWN else encode_varint(len(key))
     if value is None:
-        body = b"".join((b"\0\0\0", encode_unsigned_varint(len(key) << 1), key, b"\x01\0"))
+        rest: tuple[bytes, ...] = (b"\x01\0",)
+        value_bytes = 2
     else:
-        sizes = encode_unsigned_varint(len(key) << 1), encode_unsigned_varint(len(value) << 1)
-        body = b"".join((b"\0\0\0", sizes[0], key, sizes[1], value, b"\0"))
+        value_size = _SIZES[len(value)] if len(value) < _SIZES_KNOWN else encode_varint(len(value))
+        rest = (value_size, value, b"\0")
+        value_bytes = len(value_size) + len(value) + 1
+    body_bytes = 3 + len(key_size) + len(key) + value_bytes
     covered = b"".join((
         _COVERED.pack(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1),
-        encode_unsigned_varint(len(body) << 1),
-        body,
+        _SIZES[body_bytes] if body_bytes < _SIZES_KNOWN else encode_varint(body_bytes),
+        b"\0\0\0", key_size, key, *rest,
     ))  # fmt: skip
     length = ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES + len(covered)
     front = _FRONT.pack(base_offset, length, partition_leader_epoch, CURRENT_MAGIC, crc32c(covered))
@@ -350,18 +359,28 @@ def control_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """The marker that ends a transaction in one partition: 78 bytes."""
-    key = _CONTROL_KEY.pack(0, kind)
-    value = _END_TRANSACTION_VALUE.pack(0, coordinator_epoch)
-    return build_single(
+    crc, covered = _marker_content(kind, coordinator_epoch, producer_id, producer_epoch, timestamp_ms)
+    return bytearray(
+        _FRONT.pack(base_offset, MARKER_BYTES - LOG_OVERHEAD_BYTES, leader_epoch, CURRENT_MAGIC, crc) + covered
+    )
+
+
+@lru_cache(maxsize=8)
+def _marker_content(
+    kind: ControlType, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
+) -> tuple[int, bytes]:
+    """CRC and what it covers: the same in every partition of a transaction."""
+    batch = build_single(
         timestamp_ms,
-        key,
-        value,
+        _CONTROL_KEY.pack(0, kind),
+        _END_TRANSACTION_VALUE.pack(0, coordinator_epoch),
         attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
-        base_offset=base_offset,
-        partition_leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
+    assert len(batch) == MARKER_BYTES
+    covered = bytes(batch[ATTRIBUTES_POSITION:])
+    return crc32c(covered), covered
 
 
 class EndTransactionMarker(NamedTuple):

@@ -47,10 +47,14 @@ def decode_prefix(
 
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX) -> M:
     """A message that fills the buffer from `offset` to its end."""
-    message, end = decode_prefix(cls, version, buffer, offset, elements_max)
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    try:
+        message, end = decoder(cls.schema_name, version)(view, offset, len(view), [elements_max])  # type: ignore[attr-defined]
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
     if end != len(buffer):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes too many")
-    return message
+    return message  # type: ignore[no-any-return]
 
 
 def encode_into(message: Any, version: int, append: Callable[[Buffer], None]) -> None:

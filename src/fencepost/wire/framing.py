@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fencepost.ports import Buffer
 from fencepost.wire.catalog import ApiKey, is_flexible
-from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, join_small
+from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, encoder, join_small
 from fencepost.wire.errors import MalformedMessage
 
 _HEADER = struct.Struct(">hhih")
@@ -46,7 +46,8 @@ def read_request_header(frame: memoryview, is_known: bool = True) -> RequestHead
     elif length != -1:
         raise MalformedMessage("negative length of client id")
     if is_flexible(api_key, version):
-        end = _skip_tags(frame, end)
+        # No client sends tags here, but one could.
+        end = end + 1 if end < len(frame) and not frame[end] else _skip_tags(frame, end)
     return RequestHeader(api_key, version, correlation_id, client_id, end)
 
 
@@ -82,7 +83,7 @@ def response_frame(api_key: int, version: int, correlation_id: int, message: Any
         pieces: list[Buffer] = [b"", b"\0"]
     else:
         pieces = [b""]
-    encode_into(message, version, pieces.append)
+    encoder(message.schema_name, version)(message, pieces.append)
     size = 4 + sum(map(len, pieces))
     pieces[0] = _PREFIX.pack(size, correlation_id)
     return [b"".join(pieces)] if size < PART_BYTES_MIN else join_small(pieces)

@@ -102,7 +102,7 @@ class Scene(GroupCalls):
         )
         self.log.append(batch)
         self.end_offset += len(records)
-        outcome = AppendOutcome(ErrorCode.NONE, self.end_offset - 1)
+        outcome = AppendOutcome(ErrorCode.NONE)
         if not self.is_disk_slow:
             return Promise.resolved(outcome)
         promise: Promise[AppendOutcome] = Promise()

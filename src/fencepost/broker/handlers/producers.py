@@ -28,9 +28,7 @@ def init_producer_id(
         return refused
     if request.transactional_id is not None:
         host = node.transactions
-        answer = host.coordinator.init_producer_id(request, call.version, caller_of(call), host.now())
-        host.schedule()
-        return answer
+        return host.coordinator.init_producer_id(request, call.version, caller_of(call), host.now())
     try:
         return InitProducerIdResponse(producer_id=node.metadata.next_producer_id(), producer_epoch=0)
     except KafkaError as error:

@@ -23,29 +23,31 @@ def caller_of(call: Call) -> Caller:
 def routed(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method, *, pipelined: bool = False) -> Handler:
     """A handler that hands the request to a coordinator's method."""
 
-    def handle(node: "Node", call: Call, request: Any) -> Promise[Any]:
+    def handle(node: "Node", call: Call, request: Any) -> Any:
         host = host_of(node)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
-        host.schedule()
-        return answer
+        return answer.value if answer.done else answer
 
     return Handler(handle, pipelined)
 
 
 def routed_or_dropped(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method) -> Handler:
     """The same, for calls that a ghost may send: those get no answer, and their connection ends."""
-    handler = routed(host_of, method)
 
-    def handle(node: "Node", call: Call, request: Any) -> Promise[Any]:
+    def handle(node: "Node", call: Call, request: Any) -> Any:
+        host = host_of(node)
+        answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
+        if answer.done and type(answer.value) is not DropConnection:
+            return answer.value
         reply: Promise[Any] = Promise()
 
         def answered(message: Any) -> None:
-            if isinstance(message, DropConnection):
+            if type(message) is DropConnection:
                 call.connection.close("a delayed call on a connection that its client has replaced")
             else:
                 reply.resolve(message)
 
-        handler.function(node, call, request).then(answered)
+        answer.then(answered)
         return reply
 
     return Handler(handle)

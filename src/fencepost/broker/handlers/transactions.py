@@ -15,6 +15,7 @@ from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.coordinators.transactions.ledger import MarkerOrder
 from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
@@ -38,6 +39,7 @@ ADDING_VERSION = 5
 _TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PartitionAnswer = _TopicAnswer.TxnOffsetCommitResponsePartition
 _MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_MarkerPartitionResult = _MarkerResult.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult
 
 
 def _transactions(node: "Node") -> Transactions:
@@ -106,13 +108,32 @@ def write_txn_markers(
     """From an administrator who ends a hanging transaction by hand, or from another broker's coordinator."""
     response = WriteTxnMarkersResponse()
     reply: Promise[WriteTxnMarkersResponse] = Promise()
-    waiting: list[Promise[ErrorCode]] = []
+    now_ms = node.clock.wall_ms()
     topic_result = _MarkerResult.WritableTxnMarkerTopicResult
     partition_result = topic_result.WritableTxnMarkerPartitionResult
+    left = 1
+
+    def one_written(answer: "_MarkerPartitionResult | None", error: ErrorCode) -> None:
+        nonlocal left
+        if answer is not None:
+            answer.error_code = error
+        left -= 1
+        if not left:
+            reply.resolve(response)
+
     for marker in request.markers:
         result = _MarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
         is_nobodys = marker.producer_id < 0 or marker.producer_epoch < 0
+        order = MarkerOrder(
+            "",
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            marker.transaction_version,
+            (),
+        )
         for topic in marker.topics:
             answered = topic_result(name=topic.name)
             result.topics.append(answered)
@@ -122,31 +143,10 @@ def write_txn_markers(
                 if is_nobodys:
                     answer.error_code = ErrorCode.INVALID_REQUEST
                     continue
-                written = write_marker(
-                    node,
-                    topic.name,
-                    index,
-                    producer_id=marker.producer_id,
-                    producer_epoch=marker.producer_epoch,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    is_commit=marker.transaction_result,
-                    transaction_version=marker.transaction_version,
-                )
-                written.then(lambda error, answer=answer: setattr(answer, "error_code", error))  # type: ignore[misc]
-                waiting.append(written)
-    left = sum(not written.done for written in waiting)
-    if not left:
-        return response
-
-    def one_written(error: ErrorCode) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            reply.resolve(response)
-
-    for written in waiting:
-        if not written.done:
-            written.then(one_written)
+                left += 1
+                written = lambda _, error, answer=answer: one_written(answer, error)  # noqa: E731
+                write_marker(node, order, (topic.name, index), now_ms, written)
+    one_written(None, ErrorCode.NONE)
     return reply
 
 

@@ -5,8 +5,8 @@ marker is durable, Complete is durable. Also what every call needs: finding an i
 decides nothing about the protocol; decisions come from init, add and end as the record to be written.
 """
 
-import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fencepost.coordinators.context import Caller, Now, Topics
 from fencepost.coordinators.runtime import CoordinatorRuntime, Events, Written
@@ -62,8 +62,7 @@ _NOT_TOLD = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkerOrder:
+class MarkerOrder(NamedTuple):
     """Have a marker written to each of these partitions."""
 
     transactional_id: str

@@ -6,10 +6,10 @@ Owns what a key and a value look like as bytes, and which version is written: 1,
 Three of these records are written for every transaction, so keys and values of version 1 are packed by hand.
 """
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord
@@ -33,8 +33,7 @@ _TAGGED_SHORT = struct.Struct(">bbh")
 PARTITION_SETS_CACHED_MAX = 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TransactionEntry:
+class TransactionEntry(NamedTuple):
     """The state of a transactional id, or (without a record) its end."""
 
     transactional_id: str
