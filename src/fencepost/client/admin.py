@@ -1,4 +1,4 @@
-"""Administration of a cluster: topics, records and offsets, brokers, features; groups and configs by their mixins.
+"""Administration of a cluster: topics, records, offsets, brokers; groups, configs and transactions by their mixins.
 
 Every method is one question or one change, retried where that is safe; an answer with an error raises BrokerError.
 """
@@ -10,6 +10,7 @@ from typing import Any, Self
 from fencepost.client import apis
 from fencepost.client.admin_configs import ConfigAdmin
 from fencepost.client.admin_groups import GroupAdmin
+from fencepost.client.admin_transactions import TransactionAdmin
 from fencepost.client.cluster import Backoff, Cluster
 from fencepost.client.errors import UnknownTopic, UnsupportedByBroker
 from fencepost.client.offsets import list_offsets
@@ -30,7 +31,7 @@ from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 
 
-class AsyncAdmin(GroupAdmin, ConfigAdmin):
+class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         self._cluster = Cluster(bootstrap_servers, **options)
 

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
         DescribeGroupsResponse,
         DescribeLogDirsRequest,
         DescribeLogDirsResponse,
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
         EndTxnRequest,
         EndTxnResponse,
         FetchRequest,
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
         ListGroupsResponse,
         ListOffsetsRequest,
         ListOffsetsResponse,
+        ListTransactionsRequest,
+        ListTransactionsResponse,
         MetadataRequest,
         MetadataResponse,
         OffsetCommitRequest,
@@ -83,6 +89,8 @@ if TYPE_CHECKING:
         TxnOffsetCommitResponse,
         UpdateFeaturesRequest,
         UpdateFeaturesResponse,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
     )
 
 Q = TypeVar("Q")
@@ -146,3 +154,9 @@ DESCRIBE_CLUSTER: Api[DescribeClusterRequest, DescribeClusterResponse] = Api("De
 CONSUMER_GROUP_DESCRIBE: Api[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse] = Api(
     "ConsumerGroupDescribe", 69, 0, 1
 )
+WRITE_TXN_MARKERS: Api[WriteTxnMarkersRequest, WriteTxnMarkersResponse] = Api("WriteTxnMarkers", 27, 1, 2)
+DESCRIBE_PRODUCERS: Api[DescribeProducersRequest, DescribeProducersResponse] = Api("DescribeProducers", 61, 0, 0)
+DESCRIBE_TRANSACTIONS: Api[DescribeTransactionsRequest, DescribeTransactionsResponse] = Api(
+    "DescribeTransactions", 65, 0, 0
+)
+LIST_TRANSACTIONS: Api[ListTransactionsRequest, ListTransactionsResponse] = Api("ListTransactions", 66, 0, 2)

@@ -35,6 +35,10 @@ class Admin(Blocking[AsyncAdmin]):
     commit_offsets = blocking(AsyncAdmin.commit_offsets)
     delete_offsets = blocking(AsyncAdmin.delete_offsets)
     delete_group = blocking(AsyncAdmin.delete_group)
+    list_transactions = blocking(AsyncAdmin.list_transactions)
+    describe_transaction = blocking(AsyncAdmin.describe_transaction)
+    describe_producers = blocking(AsyncAdmin.describe_producers)
+    write_abort_marker = blocking(AsyncAdmin.write_abort_marker)
 
 
 class Producer(Blocking[AsyncProducer]):

@@ -188,6 +188,40 @@ class CommittedOffset:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """`partitions` of a transaction that is being ended are those that still lack their marker."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    coordinator_id: int
+    partitions: Sequence[TopicPartition]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer as a partition's leader knows it. `transaction_start_offset` is -1 outside of transactions."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class RecordMetadata:
     """Where an acknowledged record is. The offset is -1 when the broker knew it as a duplicate but not where."""
 

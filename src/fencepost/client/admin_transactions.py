@@ -1,0 +1,169 @@
+"""Transactions as an administrator sees them: list, describe, producers of a partition, markers by hand (KIP-664)."""
+
+import asyncio
+import collections
+from collections.abc import Iterable
+
+from fencepost.client import apis
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError, ClientError, NoLeader
+from fencepost.client.values import (
+    CoordinatorKind,
+    ProducerState,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from fencepost.client.verdicts import NOT_THERE, STALE_COORDINATOR, STALE_LEADER, check
+from fencepost.wire import messages
+from fencepost.wire.errors import ErrorCode, error_code
+
+_TRANSACTION = CoordinatorKind.TRANSACTION
+_FATAL = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, *NOT_THERE})
+NO_COORDINATOR_EPOCH = -1
+
+
+class TransactionAdmin:
+    _cluster: Cluster
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        transactional_id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Of every coordinator. Brokers before Kafka 4.1 cannot filter by pattern; UnsupportedByBroker then."""
+        request = messages.ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            transactional_id_pattern=transactional_id_pattern,
+        )
+
+        async def one(node_id: int) -> list[TransactionListing]:
+            async def attempt() -> list[TransactionListing]:
+                answer = await self._cluster.call_node(node_id, apis.LIST_TRANSACTIONS, request)
+                check(answer.error_code, f"transactions of broker {node_id}")
+                return [
+                    TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node_id)
+                    for each in answer.transaction_states
+                ]
+
+            return await self._cluster.retrying(attempt)
+
+        found = await asyncio.gather(*map(one, self._cluster.brokers))
+        return sorted((each for several in found for each in several), key=lambda each: each.transactional_id)
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Raises TRANSACTIONAL_ID_NOT_FOUND for an id that its coordinator does not know."""
+        request = messages.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+        async def attempt() -> TransactionDescription:
+            answer = await self._cluster.call_coordinator(
+                _TRANSACTION, transactional_id, apis.DESCRIBE_TRANSACTIONS, request
+            )
+            (found,) = answer.transaction_states
+            if found.error_code in STALE_COORDINATOR:
+                self._cluster.forget_coordinator(_TRANSACTION, transactional_id)
+            check(found.error_code, f"transactional id {transactional_id!r}")
+            return TransactionDescription(
+                transactional_id,
+                found.transaction_state,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_timeout_ms,
+                found.transaction_start_time_ms,
+                await self._cluster.coordinator(_TRANSACTION, transactional_id),
+                tuple(
+                    TopicPartition(topic.topic, partition)
+                    for topic in found.topics
+                    for partition in sorted(topic.partitions)
+                ),
+            )
+
+        return await self._cluster.retrying(attempt, fatal=_FATAL)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
+        """Who writes to each partition, as its leader knows; for a partition that cannot say, why."""
+        by_leader: dict[int, list[TopicPartition]] = collections.defaultdict(list)
+        found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
+        for partition in partitions:
+            try:
+                leader = await self._cluster.leader(partition.topic, partition.partition)
+                by_leader[leader.leader].append(partition)
+            except NoLeader as error:
+                found[partition] = error
+        answers = await asyncio.gather(*(self._producers_at(*each) for each in by_leader.items()))
+        for answer in answers:
+            found.update(answer)
+        return found
+
+    async def _producers_at(
+        self, node_id: int, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
+        by_topic: dict[str, list[int]] = collections.defaultdict(list)
+        for partition in partitions:
+            by_topic[partition.topic].append(partition.partition)
+        request_type = messages.DescribeProducersRequest
+        request = request_type(
+            topics=[request_type.TopicRequest(name=name, partition_indexes=held) for name, held in by_topic.items()]
+        )
+        answer = await self._cluster.retrying(
+            lambda: self._cluster.call_node(node_id, apis.DESCRIBE_PRODUCERS, request)
+        )
+        found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
+        for topic in answer.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if result.error_code != ErrorCode.NONE:
+                    if result.error_code in STALE_LEADER:
+                        self._cluster.forget_topic(topic.name)
+                    found[partition] = BrokerError(
+                        error_code(result.error_code), f"producers of {partition}", result.error_message
+                    )
+                    continue
+                found[partition] = [
+                    ProducerState(
+                        each.producer_id,
+                        each.producer_epoch,
+                        each.last_sequence,
+                        each.last_timestamp,
+                        each.coordinator_epoch,
+                        each.current_txn_start_offset,
+                    )
+                    for each in result.active_producers
+                ]
+        return found
+
+    async def write_abort_marker(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """End a transaction in one partition by hand. Only for one that no coordinator knows of: it is not asked."""
+        request_type = messages.WriteTxnMarkersRequest
+        marker = request_type.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_result=False,
+            topics=[
+                request_type.WritableTxnMarker.WritableTxnMarkerTopic(
+                    name=partition.topic, partition_indexes=[partition.partition]
+                )
+            ],
+            coordinator_epoch=max(coordinator_epoch, 0),
+        )
+
+        async def attempt() -> None:
+            leader = await self._cluster.leader(partition.topic, partition.partition)
+            answer = await self._cluster.call_node(
+                leader.leader, apis.WRITE_TXN_MARKERS, request_type(markers=[marker])
+            )
+            for written in answer.markers:
+                for topic in written.topics:
+                    for result in topic.partitions:
+                        if result.error_code in STALE_LEADER:
+                            self._cluster.forget_topic(topic.name)
+                        check(result.error_code, f"marker in {partition}")
+
+        await self._cluster.retrying(attempt)
