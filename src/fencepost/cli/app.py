@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.cli import check_history, configs, consume, dump, groups, produce, tap, topics
+from fencepost.cli import check_history, configs, consume, dump, groups, produce, run, tap, topics
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
@@ -19,7 +19,8 @@ Examples:
   fencepost consume purchases --print-key                read it back, then stop
   fencepost consume purchases --follow --json            keep reading, as JSON lines
   fencepost groups describe billing                      members, positions and lag
-  fencepost demo                                         see it work with three Kafka clients
+  fencepost run examples/shop.py --sample 1000           run an exactly-once pipeline on Spark
+  fencepost demo                                         see it work: clients, transactions, crashes
 
 Every command but serve and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
 FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
@@ -35,6 +36,7 @@ ORDER = (
     "dump",
     "tap",
     "check-history",
+    "run",
     "demo",
     "version",
 )
@@ -87,6 +89,7 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
 app.add_typer(tap.app, name="tap")
 app.command("check-history", epilog=check_history.EPILOG)(check_history.check_history)

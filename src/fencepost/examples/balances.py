@@ -3,6 +3,8 @@
 fencepost run examples/balances.py --sample 1000 --until-caught-up
 """
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -37,7 +39,7 @@ def by_account(transfers: DataFrame) -> DataFrame:
 
 
 @balances.sample
-def transfer(number: int) -> dict:
+def transfer(number: int) -> dict[str, Any]:
     return {
         "transfer_id": f"transfer-{number:06}",
         "payer": f"account-{number % 13}",

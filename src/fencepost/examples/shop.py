@@ -3,6 +3,9 @@
 fencepost run examples/shop.py --sample 1000 --until-caught-up
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -16,7 +19,7 @@ from fencepost.spark import Output, pipeline
     outputs=[Output("invoices", key="purchase_id"), Output("shipments", key="purchase_id")],
     dead_letter="purchases.dlq",
 )
-def shop(purchases: DataFrame, once) -> dict[str, DataFrame]:
+def shop(purchases: DataFrame, once: Callable[[DataFrame], DataFrame]) -> dict[str, DataFrame]:
     # `once`: the random id is drawn a single time, so that both outputs have the same one.
     orders = once(purchases.withColumn("shipment_id", F.expr("uuid()")))
     return {
@@ -31,7 +34,7 @@ ITEMS = ("book", "lamp", "chair", "kettle", "rug")
 
 
 @shop.sample
-def purchase(number: int) -> dict:
+def purchase(number: int) -> dict[str, Any]:
     return {
         "purchase_id": f"purchase-{number:06}",
         "customer": f"customer-{number % 97}",

@@ -3,6 +3,8 @@
 fencepost run examples/transfers.py --sample 1000 --until-caught-up
 """
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,16 +19,15 @@ from fencepost.spark import Output, pipeline
     dead_letter="transfers.dlq",
 )
 def transfers(transfers: DataFrame) -> dict[str, DataFrame]:
+    amount = F.col("amount_cents")
     return {
-        "debits": transfers.select(
-            "transfer_id", F.col("payer").alias("account"), (-F.col("amount_cents")).alias("amount_cents")
-        ),
-        "credits": transfers.select("transfer_id", F.col("payee").alias("account"), "amount_cents"),
+        "debits": transfers.select("transfer_id", F.col("payer").alias("account"), (-amount).alias("amount_cents")),
+        "credits": transfers.select("transfer_id", F.col("payee").alias("account"), amount),
     }
 
 
 @transfers.sample
-def transfer(number: int) -> dict:
+def transfer(number: int) -> dict[str, Any]:
     return {
         "transfer_id": f"transfer-{number:06}",
         "payer": f"account-{number % 13}",

@@ -1,7 +1,7 @@
 """Avro values, read and written by fastavro in vectorised functions on the executors.
 
-Without a registry a value is one schemaless datum of the given schema. With one, the schema it was written with is found by
-the id in front of it and resolved to the given one, so that producers may evolve.
+Without a registry a value is one schemaless datum of the given schema. With one, the schema it was written with is
+found by the id in front of it and resolved to the given one, so that producers may evolve.
 """
 
 import dataclasses

@@ -62,8 +62,8 @@ def divert_too_large(
 ) -> "DataFrame":
     """Sink rows in which no record is larger than its topic takes: such rows become parts in the dead-letter topic.
 
-    One pass over the rows: computing them twice could give two different rows. Without a dead-letter topic such a row fails
-    the batch.
+    One pass over the rows: computing them twice could give two different rows. Without a dead-letter topic such a row
+    fails the batch.
     """
     from pyspark.sql import functions as F
 

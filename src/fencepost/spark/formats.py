@@ -2,7 +2,7 @@
 
 A format takes a frame with a binary column `value` and adds the columns ROW, a struct, and ERROR, why there is none. It
 never drops a row and never raises for one: what does not parse is left to the caller, who has a dead-letter topic. What
-Spark's own JSON reader passes over in silence (a second document behind the first, bytes that are not text) is an error.
+Spark's own JSON reader passes over in silence (a second document behind the first, bytes that are no text) is an error.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ class BytesFormat(Format):
 
         if list(columns) != ["value"] or frame.schema["value"].dataType.typeName() not in ("binary", "string"):
             raise InvalidFormat(
-                f"with the format bytes a frame must have one column `value`, binary or string, not {', '.join(columns)}",
+                f"with the format bytes a frame has one column `value`, binary or string, not {', '.join(columns)}",
                 "select it, or give the output another format",
             )
         return F.col("value").cast("binary")

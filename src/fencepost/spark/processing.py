@@ -1,8 +1,8 @@
-"""What happens to the rows of a pipeline, from a record's bytes to the rows of the sink. Builds Spark plans, runs nothing.
+"""What happens to the rows of a pipeline, from a record's bytes to the rows of the sink. Builds plans, runs nothing.
 
-A tagged frame is the form in between: `_row`, what was parsed (and went through the stateful step), or `_dead`, what did not
-parse and why. It is made on the stream, so that the rows that state never saw still reach the dead-letter topic in the
-transaction of their batch.
+A tagged frame is the form in between: `_row`, what was parsed (and went through the stateful step), or `_dead`, what
+did not parse and why. It is made on the stream, so that rows which state never saw still reach the dead-letter topic in
+the transaction of their batch.
 """
 
 import functools
@@ -27,7 +27,7 @@ def tagged(pipeline: Pipeline, records: "DataFrame", format: Format) -> "DataFra
     from pyspark.sql import functions as F
 
     parsed = format.decode(_with_record(records))
-    if RECORD in parsed.schema[ROW].dataType.fieldNames():
+    if RECORD in parsed.select(f"{ROW}.*").columns:
         raise InvalidPipeline(f"the schema of pipeline {pipeline.name} has a field {RECORD}", "call it otherwise")
     is_good = F.col(ERROR).isNull()
     dead = F.struct(F.col(RECORD), F.col("value"), F.col(ERROR).alias("reason"))

@@ -1,4 +1,4 @@
-"""`shop.test(spark, rows)`: a pipeline over rows of the test's own, without a broker, through the same plans as in service."""
+"""`shop.test(spark, rows)`: a pipeline over a test's own rows, without a broker, by the same plans as in service."""
 
 import dataclasses
 import datetime
@@ -75,13 +75,14 @@ def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Sequen
 
 def _records(pipeline: Pipeline, spark: "SparkSession", rows: Sequence[Any], batch: int) -> "DataFrame":
     topic = pipeline.definition.sources[0]
-    values = [_value(pipeline, row) for row in rows]
+    values = [encoded_row(pipeline, row) for row in rows]
     base = batch * 1_000_000
     data = [(None, value, topic, 0, base + at, TEST_TIME, 0, None) for at, value in enumerate(values)]
     return spark.createDataFrame(data, RECORDS_SCHEMA)
 
 
-def _value(pipeline: Pipeline, row: Any) -> bytes | None:
+def encoded_row(pipeline: Pipeline, row: Any) -> bytes | None:
+    """A row of input as a record's value."""
     if row is None or isinstance(row, bytes):
         return row
     if isinstance(row, str):

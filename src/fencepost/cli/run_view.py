@@ -1,0 +1,112 @@
+"""What `fencepost run` shows: one moving line on a terminal, a line per batch in a pipe, JSON lines for programs."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.spark.pipelines import Pipeline
+    from fencepost.spark.progress import Progress
+
+
+class View:
+    """Counts, and prints a line per batch."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.rows_in = 0
+        self.rows_out = 0
+        self.skipped = 0
+
+    def starting(self, pipeline: "Pipeline", servers: str) -> None:
+        sources, topics = ", ".join(pipeline.definition.sources), ", ".join(pipeline.definition.topics)
+        self._print(f"pipeline {pipeline.name}: {sources} -> {topics} on {servers}; starting Spark")
+
+    def batch(self, progress: "Progress") -> None:
+        self.batches += 1
+        self.rows_in += progress.rows_in
+        self.rows_out = progress.rows_out
+        self.skipped += progress.transaction == "skipped"
+        self._show(progress)
+
+    def stopping(self) -> None:
+        self._print("ending after the batch under way; interrupt again to end at once")
+
+    def close(self) -> None:
+        """The query has ended."""
+
+    def ended(self, *, interrupted: bool) -> None:
+        how = "interrupted" if interrupted else "caught up"
+        self._print(f"{how}: {self.batches} batches, {self.rows_in} rows in, {self.rows_out} rows out")
+
+    def _show(self, progress: "Progress") -> None:
+        self._print(line(self, progress))
+
+    def _print(self, text: str) -> None:
+        print(text, flush=True)
+
+
+class TerminalView(View):
+    """One line that is written over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_open = False
+
+    def _show(self, progress: "Progress") -> None:
+        print(f"\r\033[K{line(self, progress)}", end="", flush=True)
+        self._is_open = True
+
+    def _print(self, text: str) -> None:
+        self.close()
+        super()._print(text)
+
+    def close(self) -> None:
+        if self._is_open:
+            print(flush=True)
+            self._is_open = False
+
+
+class JsonView(View):
+    def starting(self, pipeline: "Pipeline", servers: str) -> None:
+        definition = pipeline.definition
+        self._emit(
+            event="starting",
+            pipeline=pipeline.name,
+            bootstrap_servers=servers,
+            sources=list(definition.sources),
+            topics=definition.topics,
+        )
+
+    def stopping(self) -> None:
+        self._emit(event="stopping")
+
+    def ended(self, *, interrupted: bool) -> None:
+        self._emit(
+            event="ended",
+            interrupted=interrupted,
+            batches=self.batches,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            skipped=self.skipped,
+        )
+
+    def _show(self, progress: "Progress") -> None:
+        self._emit(event="batch", **progress.document())
+
+    def _emit(self, **document: Any) -> None:
+        print(json.dumps(document), flush=True)
+
+
+def line(view: View, progress: "Progress") -> str:
+    lag = "?" if progress.lag is None else f"{progress.lag:,}"
+    return (
+        f"batch {progress.batch}  in {view.rows_in:,}  out {view.rows_out:,}  lag {lag}  "
+        f"{progress.batch_ms} ms  transaction {progress.transaction}"
+    )
+
+
+def view(*, as_json: bool) -> View:
+    if as_json:
+        return JsonView()
+    return TerminalView() if sys.stdout.isatty() else View()

@@ -1,0 +1,130 @@
+"""A pipeline run by a person or a supervisor: a session, the query, its progress, and a stop between two batches."""
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.spark import batch_states
+from fencepost.spark.pipelines import Pipeline
+from fencepost.spark.progress import Progress, progress_of
+from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
+from fencepost.spark.starting import StartOptions, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS = 0.1
+STOP_POLL_SECONDS = 0.02
+LOCAL_MASTER = "local[*,4]"  # a task may fail: a Python worker that dies is no reason to end a query
+LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+QUIET_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+"""
+
+
+def session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
+    """A session that fits the machine; `conf` has the last word. Says what is missing before it starts."""
+    require_java()
+    require_pyspark(PYSPARK_FOR_SOURCE, "a pipeline")
+    require_arrow()
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    # Spark asks this Python which data sources there are, and would take another one from the path.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master is None or master.startswith("local["):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Spark's default of 200 is for clusters; on one machine a batch would spend its time starting tasks.
+        settings |= {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+    builder = SparkSession.builder.appName(name).master(master or LOCAL_MASTER)
+    with tempfile.TemporaryDirectory(prefix="fencepost-logging-") as directory:
+        logging = Path(directory, "log4j2.properties")
+        logging.write_text(QUIET_LOGGING)
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+        for setting, value in {**settings, **(conf or {})}.items():
+            builder = builder.config(setting, value)
+        return builder.getOrCreate()
+
+
+class Run:
+    """One query of a pipeline in this process."""
+
+    def __init__(self, pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+        batch_states.reset(pipeline.name)
+        self._name = pipeline.name
+        self.is_stopping = False
+        self.query = start(pipeline, spark, options)
+
+    def progress(self) -> Iterator[Progress | None]:
+        """The progress of each batch as it ends, and None in between so that the caller can look around. Ends with the
+        query; raises what ended it."""
+        last = -1
+        while True:
+            is_active = self.query.isActive
+            for reported in self.query.recentProgress:
+                # A trigger without data is reported under the number of the batch to come.
+                if reported.batchId > last and (reported.numInputRows or self._is_done(reported.batchId)):
+                    last = reported.batchId
+                    yield progress_of(self._name, reported)
+            if not is_active:
+                break
+            yield None
+            if not self.is_stopping:
+                self.query.awaitTermination(POLL_SECONDS)
+        failure = self.query.exception()
+        if failure is not None and not self.is_stopping:
+            raise failure
+
+    def _is_done(self, batch: int) -> bool:
+        return batch_states.state(self._name).batch >= batch
+
+    def stop(self) -> None:
+        """After the batch under way, which is committed to the log and to Spark's checkpoint."""
+        self.is_stopping = True
+        batch_states.close_gate(self._name)
+        while self.query.isActive and not self._is_between_batches():
+            time.sleep(STOP_POLL_SECONDS)
+        batch_states.end(self._name)
+        self.query.stop()
+
+    def _is_between_batches(self) -> bool:
+        if batch_states.is_inside(self._name):
+            return False
+        if batch_states.is_waiting(self._name):
+            return True
+        # Spark notes a batch in its checkpoint after our part of it: only then has it ended.
+        last = self.query.lastProgress
+        return not self.query.status["isTriggerActive"] or (last is not None and self._is_reported(last))
+
+    def _is_reported(self, last: Any) -> bool:
+        return int(last.batchId) >= batch_states.state(self._name).batch
+
+
+def cause(error: BaseException) -> str:
+    """The line of a failed query that says why: Spark wraps it in two tracebacks."""
+    text = str(error)
+    found = re.findall(r"^(?:[A-Za-z_][\w]*\.)*([A-Z]\w+): (.+)$", text, re.MULTILINE)
+    own = [said for kind, said in found if not kind.startswith(("Py4J", "StreamingQuery", "Spark"))]
+    return own[-1].strip() if own else text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,146 @@
+"""A pipeline as a streaming query: its source, its function, and one transaction per micro-batch."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from fencepost.client.blocking import Admin
+from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
+from fencepost.client.values import ResourceType
+from fencepost.spark import batch_states
+from fencepost.spark.formats import Format, reading_format
+from fencepost.spark.pipelines import InvalidPipeline, Pipeline
+from fencepost.spark.processing import output_formats, output_rows, tagged, union
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+
+
+@dataclasses.dataclass(frozen=True)
+class StartOptions:
+    """The arguments of `Pipeline.start`, which explains them."""
+
+    bootstrap_servers: str
+    checkpoint: str
+    trigger: dict[str, Any] = dataclasses.field(default_factory=dict)
+    starting_offsets: str = "earliest"
+    rows_per_batch_max: int | None = None
+    kafka: dict[str, str] = dataclasses.field(default_factory=dict)
+    source_format: str = "fencepost"
+    source_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    transaction_timeout_ms: int | None = None
+    max_writers: int | None = None
+    adopt: str = "refuse"
+
+
+class MissingTopics(InvalidPipeline):
+    """Topics of a pipeline that the cluster does not have."""
+
+
+def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> Any:
+    """The running query. What cannot work is refused before it starts."""
+    if not options.checkpoint:
+        raise InvalidPipeline(
+            f"pipeline {pipeline.name} has no checkpoint", "give checkpoint= a directory that outlives the query"
+        )
+    definition = pipeline.definition
+    limits = record_limits(pipeline, options)
+    reading = reading_format(definition.format, definition.schema, definition.registry, definition.sources)
+    process = Processor(pipeline, options, output_formats(pipeline), limits)
+    writer = (
+        tagged(pipeline, source(pipeline, spark, options), reading)
+        .writeStream.foreachBatch(process)
+        .outputMode(definition.output_mode)
+        .queryName(pipeline.name)
+        .option("checkpointLocation", options.checkpoint)
+    )
+    if options.trigger:
+        writer = writer.trigger(**options.trigger)
+    return writer.start()
+
+
+def source(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "DataFrame":
+    reader = (
+        spark.readStream.format(options.source_format)
+        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .option("subscribe", ",".join(pipeline.definition.sources))
+        .option("startingOffsets", options.starting_offsets)
+        .option("includeHeaders", "true")
+    )
+    for name, value in options.kafka.items():
+        reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
+    if options.rows_per_batch_max is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch_max))
+    return reader.options(**options.source_options).load()
+
+
+class Processor:
+    """What Spark calls with each micro-batch. It is pickled under Connect, so it holds values only."""
+
+    def __init__(
+        self, pipeline: Pipeline, options: StartOptions, formats: dict[str, Format], limits: dict[str, int]
+    ) -> None:
+        self._pipeline = pipeline
+        self._options = options
+        self._formats = formats
+        self._limits = limits
+
+    def __call__(self, batch: "DataFrame", batch_id: int) -> None:
+        from fencepost.spark.sink import transaction
+
+        options, name = self._options, self._pipeline.name
+        batch_states.enter(name, batch_id)
+        with transaction(
+            batch,
+            batch_id,
+            name,
+            bootstrap_servers=options.bootstrap_servers,
+            kafka=options.kafka,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            max_writers=options.max_writers,
+            adopt=options.adopt,
+        ) as opened:
+            if not opened.replayed:
+                frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
+                if frames:
+                    opened.write(union(frames))
+        rows_out = opened.committed.record_count if opened.committed is not None else 0
+        batch_states.leave(name, replayed=opened.replayed, rows_out=rows_out)
+
+
+def record_limits(pipeline: Pipeline, options: StartOptions) -> dict[str, int]:
+    """The largest record that each output topic takes. Finds out on the way whether the topics are there."""
+    definition = pipeline.definition
+    limits: dict[str, int] = {}
+    missing = []
+    with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
+        for topic in (*definition.sources, *definition.topics):
+            try:
+                admin.describe_topic(topic)
+            except UnknownTopic:
+                missing.append(topic)
+        if missing:
+            raise MissingTopics(
+                f"pipeline {pipeline.name} needs topics that {options.bootstrap_servers} does not have: "
+                f"{', '.join(missing)}",
+                f"make them: `fencepost topics create {' '.join(missing)} --partitions 3 "
+                f"--bootstrap-server {options.bootstrap_servers}`",
+            )
+        for topic in definition.topics:
+            limits[topic] = _max_message_bytes(admin, topic)
+    return limits
+
+
+def _max_message_bytes(admin: Admin, topic: str) -> int:
+    """As far as the topic's settings may be read; else Kafka's default."""
+    try:
+        entries = admin.describe_configs(ResourceType.TOPIC, topic)
+    except (BrokerError, ClientError):
+        return DEFAULT_MAX_MESSAGE_BYTES
+    found = [entry.value for entry in entries if entry.name == "max.message.bytes" and entry.value]
+    return int(found[0]) if found else DEFAULT_MAX_MESSAGE_BYTES
+
+
+def _client_options(options: StartOptions) -> dict[str, Any]:
+    return {name.removeprefix("kafka."): value for name, value in options.kafka.items()}
