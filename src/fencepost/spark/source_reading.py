@@ -87,7 +87,7 @@ def _portions(
     view = memoryview(data if data is not None else b"")
     visible = VisibleBatches(partition, fetch_offset, view, isolation_level, aborted)
     batches = [BatchAt(at, header) for at, header in visible]
-    return _Fetched([Portion(view, batches)] if batches else [], visible.next_offset)
+    return _Fetched([Portion(view, batches, fetch_offset)] if batches else [], visible.next_offset)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
@@ -95,7 +95,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pyarrow
     from fencepost.spark.unpacking import Unpacker
 
     partition = TopicPartition(wanted.topic, wanted.partition)
-    unpacker = Unpacker(partition, wanted.start, wanted.end, include_headers=options.include_headers)
+    unpacker = Unpacker(partition, wanted.end, include_headers=options.include_headers)
     for portion in _RangeFetcher(options, partition, wanted):
         yield from unpacker.unpack(portion)
 

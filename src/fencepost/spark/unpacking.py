@@ -37,14 +37,16 @@ class Portion(NamedTuple):
 
     view: memoryview
     batches: Sequence[BatchAt]
+    fetch_offset: int
+    """The first batch may begin before it."""
 
 
 class Unpacker:
     """The rows of one range of one partition, in RecordBatches of Spark's schema."""
 
-    def __init__(self, partition: TopicPartition, start: int, end: int, *, include_headers: bool) -> None:
+    def __init__(self, partition: TopicPartition, end: int, *, include_headers: bool) -> None:
         self._partition = partition
-        self._start, self._end = start, end
+        self._end = end
         self._columns = [*COLUMNS, HEADERS_COLUMN] if include_headers else list(COLUMNS)
         self._schema = pa.schema(self._columns)
         self._rows_ready = 0
@@ -53,7 +55,7 @@ class Unpacker:
     def unpack(self, portion: Portion) -> Iterator[Any]:
         for batches in self._groups(portion.batches):
             found = decode_batches(
-                portion.view, batches=batches, from_offset=self._start, max_bytes=DECOMPRESSED_BATCH_MAX_BYTES
+                portion.view, batches=batches, from_offset=portion.fetch_offset, max_bytes=DECOMPRESSED_BATCH_MAX_BYTES
             )
             offsets = found.column(0).to_numpy()
             rows = len(offsets)
