@@ -364,3 +364,43 @@ def produce(client: RawClient, value: bytes) -> dict[str, Any]:
     request = {"Acks": -1, "TimeoutMs": 1000, "TopicData": [{"Name": TOPIC, "PartitionData": [data]}]}
     answer: dict[str, Any] = client.call("Produce", 9, request)["Responses"][0]["PartitionResponses"][0]
     return answer
+
+
+# A restart without a reboot
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("path", [".log", "cluster-metadata", "__consumer_offsets"])
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_counts(seed: int, path: str) -> None:
+    machine, client = running(seed=seed)
+    assert client.produce(TOPIC, b"kept").error_code == 0
+    assert client.find_coordinator("shop") == 0
+    machine.disk.fail_sync(path)
+    client.send(TOPIC, {0: client.batch(b"in the cache")})
+    client.send_commit("shop", TOPIC, 0, 1)
+    if path == "cluster-metadata":
+        client.create_topic("late")
+    machine.scheduler.run_for(1_000)
+    assert machine.node.storage_failure is not None
+    machine.crash()
+    machine.start()
+    # Whatever the restarted broker shows or takes must outlast the loss of everything that is not on the disk.
+    client = Client(machine)
+    shown = client.read_all(TOPIC)
+    assert client.produce(TOPIC, b"after").error_code == 0
+    topics = client.topics().keys()
+    machine.cut_power(PowerCut.LOSE_ALL)
+    machine.start()
+    client = Client(machine)
+    assert client.topics().keys() == topics
+    assert client.read_all(TOPIC) == [*shown, (len(shown), b"after")]
+
+
+def test_a_write_that_fails_in_one_log_fails_the_data_directory_and_is_told() -> None:
+    machine, client = running()
+    assert client.produce(TOPIC, b"kept").error_code == 0
+    machine.disk.fail_write(f"{TOPIC}-0", errno.EIO)
+    assert client.produce(TOPIC, b"lost").error_code == STORAGE_ERROR
+    machine.scheduler.run_for(10)
+    assert [type(event).__name__ for event in machine.node.events.recent].count("StorageFailed") == 1
+    assert client.produce(TOPIC, b"elsewhere", partition=1).error_code == STORAGE_ERROR

@@ -4,6 +4,7 @@ Whatever the moment, and whatever the disk loses of what was not synced: after t
 transaction counts or nothing does, and what EndTxn acknowledged is what happened. Under both protocols.
 """
 
+import errno
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -212,3 +213,23 @@ def test_a_transaction_counts_as_a_whole_or_not_at_all_whenever_the_power_fails(
         # The sweep has seen transactions that never were and ones that outlived the cut.
         assert (None, False) in outcomes
         assert (True, True) in outcomes
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("skipped_writes", [0, 1, 2, 3])
+def test_a_full_disk_delays_the_end_of_a_decided_transaction_and_does_not_prevent_it(
+    protocol: int, skipped_writes: int
+) -> None:
+    machine = SimulatedNode(SETTINGS, seed=skipped_writes).start()
+    shop = Shop(machine, protocol)
+    shop.open()
+    shop.transact(b"first", 1, is_commit=True)
+    # Markers, the offsets' marker and the Complete record: each in turn meets a disk without room.
+    paths = ("invoices-0", "shipments-0", "__consumer_offsets-0", "__transaction_state-0")
+    machine.disk.fail_write(paths[skipped_writes], errno.ENOSPC)
+    machine.scheduler.run_for(FINISHED_MS)
+    shop.transact(b"second", 2, is_commit=True)
+    machine.scheduler.run_for(FINISHED_MS)
+    reader = Reader(machine)
+    assert all(reader.visible(topic) == [b"first", b"second"] for topic in OUTPUTS)
+    assert reader.committed() == 2

@@ -62,8 +62,8 @@ class ClusterMetadata:
         self.version = 0
         """Grows with every change, for whoever caches what is made from this."""
 
-    def load(self) -> None:
-        """Replay the journal and begin a new incarnation."""
+    def load(self, *, rewrite: bool = False) -> None:
+        """Replay the journal and begin a new incarnation. `rewrite`: what is read may never have reached the disk."""
         lines, end = 0, 0
         if self._disk.exists(self._path):
             changes, end = self._parse(self._disk.read_bytes(self._path))
@@ -71,7 +71,7 @@ class ClusterMetadata:
                 self._apply(change)
             lines = len(changes)
         self._apply({"op": "start", "incarnation": self.incarnation + 1})
-        if lines > JOURNAL_SLACK * (len(self.topics) + 10):
+        if rewrite or lines > JOURNAL_SLACK * (len(self.topics) + 10):
             self._disk.write_atomically(self._path, self._snapshot())
             self._open()
         else:

@@ -85,14 +85,12 @@ class Node:
 
     def start(self) -> None:
         """Open every log and load the coordinators; a restart after a crash recovers here."""
-        properties = self.storage.start(self.config.node_id, self.randomness)
-        self.cluster_id = properties.cluster_id
-        self.metadata.load()
-        self._apply_broker_overrides()
-        self.causes.load()
-        self.storage.set_strays_aside(self.metadata.topics)
-        for topic in self.metadata.topics.values():
-            self._open_topic(topic)
+        try:
+            self._open_storage()
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                self.storage.note_failure()
+            raise
         self.groups.start()
         self.transactions.start()
         self.housekeeping.start()
@@ -106,6 +104,17 @@ class Node:
                 self.storage.was_clean,
             )
         )
+
+    def _open_storage(self) -> None:
+        properties = self.storage.start(self.config.node_id, self.randomness)
+        self.cluster_id = properties.cluster_id
+        self.metadata.load(rewrite=self.storage.is_suspect)
+        self._apply_broker_overrides()
+        self.causes.load()
+        self.storage.set_strays_aside(self.metadata.topics)
+        for topic in self.metadata.topics.values():
+            self._open_topic(topic)
+        self.storage.trust_again()
 
     def stop(self) -> None:
         """Close every log so that the next start needs no recovery; on a full disk it does, and nothing is lost."""
@@ -325,6 +334,8 @@ class Node:
         leader_epoch = self.metadata.leader_epoch(topic)
         durability = self._durability_for(topic_config(topic.overrides, self.config))
         partitions = self.partitions.setdefault(topic.name, [])
+        for log in logs:
+            log.on_failure = self._log_failed
         partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
         self._partitions_by_id[topic.topic_id] = partitions
         self.partition_total += len(logs)
@@ -335,11 +346,16 @@ class Node:
             self.storage_failed(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory cannot be written: {error}")
 
+    def _log_failed(self, error: OSError) -> None:
+        """One log noticed that the disk fails: none is trusted any more, as soon as what noticed it is done."""
+        self.scheduler.call_soon(lambda: self.storage_failed(error))
+
     def storage_failed(self, error: OSError) -> None:
         """The log directory cannot be trusted any more: refuse everything rather than acknowledge what may be lost."""
         if self.storage_failure is not None:
             return
         self.storage_failure = error
+        self.storage.note_failure()
         self.metadata.fail(error)
         self.events.emit(StorageFailed(self.data_directory, str(error)))
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory failed: {error}")

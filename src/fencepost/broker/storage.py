@@ -36,6 +36,8 @@ DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SYNC_ONE_BY_ONE_MAX = 16
+FAILURE_MARK = ".storage-failed"
+"""Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
 
 
 class WrongDirectory(Exception):
@@ -58,6 +60,8 @@ class Storage:
         self.directory = directory
         self.limits = limits
         self.was_clean = False
+        self.is_suspect = False
+        """The disk has failed before: the page cache may show what is not on it and will not be written again."""
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
 
@@ -75,10 +79,23 @@ class Storage:
                 f"{self.directory} belongs to node.id={properties.node_id}, not {node_id}: set node.id "
                 "or use another directory"
             )
-        self.was_clean = take_clean_shutdown(self.disk, self.directory)
+        self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
+        self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
         self._recovery_points = read_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT)
         self._log_starts = read_offset_checkpoint(self.disk, self.directory, LOG_START_OFFSET_CHECKPOINT)
         return properties
+
+    def note_failure(self) -> None:
+        try:
+            self.disk.write_bytes(f"{self.directory}/{FAILURE_MARK}", b"see the event log\n")
+        except OSError:
+            pass  # then only a reboot helps
+
+    def trust_again(self) -> None:
+        """Everything that counts was written anew and synced."""
+        if self.is_suspect:
+            self.is_suspect = False
+            self.disk.remove(f"{self.directory}/{FAILURE_MARK}")
 
     def set_strays_aside(self, topics: dict[str, Topic]) -> None:
         """Finish deletions that a crash cut short; never delete a log nobody asked to delete."""
@@ -134,6 +151,7 @@ class Storage:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             limits=self.limits,
+            rewrite=self.is_suspect,
         )
 
     def create_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:

@@ -34,10 +34,18 @@ _OFFSET_DIGITS = 20
 _LOG_NAME_LENGTH = _OFFSET_DIGITS + len(LOG_SUFFIX)
 _NO_TOPIC_ID = bytes(16)
 _RECENT_BATCHES_BYTES = 256 * 1024
+_REWRITE_BYTES = 1 << 20
 
 
 def load(
-    log: "PartitionLog", now_ms: int, *, clean: bool, recovery_point: int, log_start_offset: int, sync: bool
+    log: "PartitionLog",
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    sync: bool,
+    rewrite: bool = False,
 ) -> None:
     """Fill in a log that was just made."""
     names = _names(log)
@@ -45,7 +53,7 @@ def load(
         names = _finish_interrupted(log, names, now_ms)
     base_offsets, snapshots = _offsets_of(names)
     if log.topic_id != _NO_TOPIC_ID and not (clean and PARTITION_METADATA in names):
-        _write_partition_metadata(log)
+        _write_partition_metadata(log, even_if_equal=rewrite)
     log.log_start_offset = log_start_offset
     if not base_offsets:
         _begin(log, now_ms)
@@ -58,7 +66,7 @@ def load(
     end_offset = _trusted_end_offset(segments[-1]) if clean else None
     if end_offset is None:
         # A clean stop whose last segment ends in something else was none; what was flushed before may still be trusted.
-        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms, sync)
+        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms, sync, rewrite)
     else:
         log.log_end_offset = end_offset
         if not epochs_known and end_offset > base_offsets[0]:
@@ -99,10 +107,10 @@ def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
     return base_offsets, snapshots
 
 
-def _write_partition_metadata(log: "PartitionLog") -> None:
+def _write_partition_metadata(log: "PartitionLog", *, even_if_equal: bool) -> None:
     path = f"{log.directory}/{PARTITION_METADATA}"
     content = encode_partition_metadata(log.topic_id)
-    if not log.disk.exists(path) or log.disk.read_bytes(path) != content:
+    if even_if_equal or not log.disk.exists(path) or log.disk.read_bytes(path) != content:
         log.disk.write_bytes(path, content)
         log.note_dirty(WrittenFile(log.disk, path))
         log.note_new_names()
@@ -245,7 +253,13 @@ def remove_stray_snapshots(log: "PartitionLog") -> None:
 
 
 def _recover(
-    log: "PartitionLog", recovery_point: int, snapshots: list[int], epochs_known: bool, now_ms: int, sync: bool
+    log: "PartitionLog",
+    recovery_point: int,
+    snapshots: list[int],
+    epochs_known: bool,
+    now_ms: int,
+    sync: bool,
+    rewrite: bool,
 ) -> None:
     segments = log._segments
     # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not synced.
@@ -284,13 +298,21 @@ def _recover(
     log.producers.map_end_offset = end_offset
     log._activate(segments[-1])
     for segment in segments[first:]:
+        if rewrite:
+            _rewrite(segment)
         log.note_dirty(segment.file)
         if segment is not segments[-1]:
             log.note_dirty(*segment.write_indexes())
     log.note_new_names()
     log._unsaved = True
-    if end_offset > recovery_point:
+    if end_offset > recovery_point or rewrite:
         log.flush(sync=sync)
+
+
+def _rewrite(segment: Segment) -> None:
+    """A sync that failed has left pages that count as clean; written once more they are synced once more."""
+    for position in range(0, segment.size, _REWRITE_BYTES):
+        segment.file.write(position, segment.file.read(position, min(_REWRITE_BYTES, segment.size - position)))
 
 
 def _scan(log: "PartitionLog", segment: Segment) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Simulated readers: of committed records, of everything below the high watermark, and one that reads all at the end."""
+"""Simulated readers: of committed records, of all below the high watermark, and one that reads everything at the end."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """A disk on which the machine can die: just before any write, sync or change of a name, or later in cold data.
 
-Owns the countdown to the next death and the flipped bits. What is lost with the power is `disk.PowerCut`'s business, and
-what happens after the death is the world's: it catches `MachineDied` at the top, as nothing in the broker can.
+Owns the countdown to the next death and the flipped bits. What is lost with the power is `disk.PowerCut`'s business,
+and what happens after the death is the world's: it catches `MachineDied` at the top, as nothing in the broker can.
 """
 
 import errno

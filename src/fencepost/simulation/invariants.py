@@ -1,7 +1,7 @@
 """What must hold inside the broker: the cheap part after every step, the rest by reading every log again.
 
-Owns what it has seen so far (how high each watermark stood) across restarts, since a log may never come back shorter than
-what somebody could have read. Looks at the broker; changes nothing.
+Owns what it has seen so far (how high each watermark stood) across restarts, since a log may never come back shorter
+than what somebody could have read. Looks at the broker; changes nothing.
 """
 
 from fencepost.broker.node import Node

@@ -1,7 +1,7 @@
 """Simulated producers: idempotent ones, and transactional ones of both protocols that copy or just write.
 
-They behave as real clients do: what was not acknowledged is sent again with its sequence, an abort after trouble takes a
-new epoch, a fenced producer ends its process. What they were told is kept in `Deeds`; an outcome that a client cannot
+They behave as real clients do: what was not acknowledged is sent again with its sequence, an abort after trouble takes
+a new epoch, a fenced producer ends its process. What they were told is kept in `Deeds`; an outcome that a client cannot
 know stays unknown.
 """
 
@@ -83,10 +83,10 @@ class IdempotentProducer(Producer):
                 self.deeds.sends += sends
                 batches.append((sequence, sends))
                 sequence += len(sends)
-            yield from self._send(batches)
+            yield from self._send_all(batches)
             yield Sleep(self.source.choice((10, 60, 250)))
 
-    def _send(self, batches: list[tuple[int, list[Sent]]]) -> Steps[None]:
+    def _send_all(self, batches: list[tuple[int, list[Sent]]]) -> Steps[None]:
         """All at once, and again in order until each is acknowledged."""
         left = batches
         while left:

@@ -1,7 +1,7 @@
 """A whole world under one seed: a broker on its machine, clients, a network, and everything that goes wrong with them.
 
-The broker is the production code; only its ports are simulated. Everything happens in one thread, in virtual time, in an
-order that the seed alone decides. The machine may die at any step of the schedule and at any call of its disk.
+The broker is the production code; only its ports are simulated. Everything happens in one thread, in virtual time, in
+an order that the seed alone decides. The machine may die at any step of the schedule and at any call of its disk.
 """
 
 import errno
@@ -237,21 +237,20 @@ class World:
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, HandlerFailed):
-            self.deeds.findings.append(
-                f"handler-failed: {event.api} v{event.version}: {event.error}\n{event.traceback}"
-            )
+            self.deeds.findings.append(f"handler-failed: {event.api}: {event.error}\n{event.traceback}")
         elif isinstance(event, StorageFailed):
             self.trace.note(f"storage failed: {event.reason}")
             if self.machine.process is not None and self.machine.node.storage_failure is not None and self.is_serving:
                 self.is_serving = False
-                # The page cache cannot be trusted after a failed sync: whoever replaces the disk reboots.
                 self.later(self.source.choice((100, 1_000)), self._reboot)
         elif isinstance(event, TransactionAborted):
             self.aborted_by_broker += 1
 
     def _reboot(self) -> None:
         if self.machine.process is not None and not self.is_serving:
-            self.die("reboot", self.source.choice((PowerCut.LOSE_ALL, PowerCut.PREFIX, PowerCut.TORN)))
+            # Without a reboot the page cache still shows what the failed sync has lost.
+            cuts = (None, None, PowerCut.LOSE_ALL, PowerCut.PREFIX, PowerCut.TORN)
+            self.die("restart after a failure of the disk", self.source.choice(cuts))
 
     # Faults
 
