@@ -27,11 +27,21 @@ class ClientOptions:
 _SYNONYMS = {"socket.connection.setup.timeout.ms": "connect.timeout.ms", "socket.timeout.ms": "request.timeout.ms"}
 
 
-def parse_options(options: Mapping[str, Any]) -> ClientOptions:
-    """Raises InvalidOption for what is not one, with the name that was probably meant."""
-    own = {
+def is_option(name: str) -> bool:
+    """Whether this client knows a setting, under any of its spellings."""
+    plain = name.removeprefix("kafka.").replace("_", ".")
+    return plain in _SYNONYMS or plain in OPTION_NAMES or plain in _own_fields()
+
+
+def _own_fields() -> "dict[str, dataclasses.Field[Any]]":
+    return {
         field.name.replace("_", "."): field for field in dataclasses.fields(ClientOptions) if field.name != "security"
     }
+
+
+def parse_options(options: Mapping[str, Any]) -> ClientOptions:
+    """Raises InvalidOption for what is not one, with the name that was probably meant."""
+    own = _own_fields()
     values: dict[str, Any] = {}
     secure: dict[str, Any] = {}
     for given, value in options.items():

@@ -68,6 +68,8 @@ class PartitionScan:
         """Records outside of transactions."""
         self.marker_count = 0
         self.next_offset = 0
+        self.pieces: list[tuple[int, int, PartitionTransaction | None]] = []
+        """Base offset, records and transaction of every batch of records, in order."""
 
     def feed(self, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
         self.next_offset = header.next_offset
@@ -75,14 +77,24 @@ class PartitionScan:
             if marker is not None:
                 self._end(header, marker)
         elif header.is_transactional:
-            self._grow(header)
+            self.pieces.append((header.base_offset, header.record_count, self._grow(header)))
         else:
             self.plain_record_count += header.record_count
+            self.pieces.append((header.base_offset, header.record_count, None))
 
-    def _grow(self, header: BatchHeader) -> None:
+    def records_decided_below(self, offset: int) -> int:
+        """Records before an offset that readers of committed records get: plain ones, and those of commits."""
+        return sum(
+            count
+            for base_offset, count, transaction in self.pieces
+            if base_offset < offset
+            and (transaction is None or (transaction.marker is not None and transaction.marker.is_commit))
+        )
+
+    def _grow(self, header: BatchHeader) -> PartitionTransaction:
         current = self.open.get(header.producer_id)
         if current is None:
-            self.open[header.producer_id] = PartitionTransaction(
+            current = self.open[header.producer_id] = PartitionTransaction(
                 self.partition,
                 header.producer_id,
                 header.producer_epoch,
@@ -92,11 +104,12 @@ class PartitionScan:
                 header.max_timestamp,
                 header.max_timestamp,
             )
-            return
+            return current
         current.last_offset = header.last_offset
         current.record_count += header.record_count
         current.last_timestamp_ms = header.max_timestamp
         current.producer_epoch = header.producer_epoch
+        return current
 
     def _end(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         self.marker_count += 1

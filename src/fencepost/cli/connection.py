@@ -1,0 +1,85 @@
+"""How the inspecting commands reach a cluster: an address, a file of client settings as Kafka's tools take, a profile.
+
+A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost/profiles`. It may say
+`bootstrap.servers` too, so that `--profile production` is all one has to remember at night.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER
+from fencepost.cli.output import CommandFailed
+
+if TYPE_CHECKING:
+    from fencepost.inspect.cluster_view import ClusterView
+
+BootstrapOrProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        envvar="FENCEPOST_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT[,...]",
+        help=f"A broker to start from, of Fencepost or Apache Kafka. [default: {DEFAULT_BOOTSTRAP_SERVER}]",
+        show_default=False,
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="Client settings (TLS, SASL), as Kafka's tools take them."),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        envvar="FENCEPOST_PROFILE",
+        metavar="NAME",
+        help="The settings in ~/.config/fencepost/profiles/NAME.properties.",
+    ),
+]
+
+
+def open_view(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "ClusterView":
+    """To be entered with `async with`. Options given beat the file, the file beats the profile."""
+    from fencepost.inspect.cluster_view import ClusterView
+
+    settings: dict[str, str] = {}
+    for file in (None if profile is None else profile_file(profile), command_config):
+        if file is not None:
+            settings.update(_read(file))
+    named = settings.pop("bootstrap.servers", "")
+    return ClusterView(bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, **_known(settings))
+
+
+def profile_file(name: str) -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    directory = Path(base) / "fencepost" / "profiles"
+    file = directory / f"{name}.properties"
+    if "/" in name or not file.is_file():
+        known = sorted(found.stem for found in directory.glob("*.properties")) if directory.is_dir() else []
+        raise CommandFailed(
+            f"there is no profile {name!r} in {directory}", f"known are {', '.join(known)}" if known else ""
+        )
+    return file
+
+
+def _read(file: Path) -> dict[str, str]:
+    from fencepost.cli.serve import InvalidOption, read_properties
+
+    try:
+        return read_properties(file)
+    except InvalidOption as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _known(settings: dict[str, str]) -> dict[str, Any]:
+    """A file may be shared with producers and consumers: what is theirs is passed over, and said to be."""
+    from fencepost.client.options import is_option
+
+    foreign = [name for name in settings if not is_option(name)]
+    if foreign:
+        print(f"ignored settings that this command does not use: {', '.join(foreign)}", file=sys.stderr)
+    return {name: value for name, value in settings.items() if name not in foreign}
