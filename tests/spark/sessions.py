@@ -1,0 +1,84 @@
+"""A Spark session for tests: small, local, with the connector's jars if wanted, and gone without a trace afterwards."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from tests.peers.build import BUILD, missing, require_java, set_up
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # A machine under load answers late.
+    "spark.network.timeout": "600s",
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.sql.streaming.stopTimeout": "120s",
+}
+
+
+def connector_jars() -> list[str]:
+    """Spark's own Kafka connector."""
+    set_up()
+    jars = sorted(str(jar) for jar in (BUILD / "spark-jars").glob("*.jar"))
+    if not any("spark-sql-kafka" in jar for jar in jars):
+        missing("Spark's Kafka connector is not in peers/.build/spark-jars (run peers/setup)")
+    return jars
+
+
+@contextlib.contextmanager
+def spark_session(master: str = "local[2]", *, with_connector: bool = False, **settings: str) -> Iterator[Any]:
+    require_java()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # Spark starts "python3" otherwise, which need not be the one that has fencepost.
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    os.environ.update(dict.fromkeys(before, sys.executable))
+    directory = tempfile.mkdtemp(prefix="spark-")
+    builder = SparkSession.builder.master(master).appName("fencepost tests")
+    conf = {**SETTINGS, "spark.local.dir": directory, "spark.sql.warehouse.dir": f"{directory}/warehouse"}
+    conf |= {name.replace("__", "."): value for name, value in settings.items()}
+    if with_connector:
+        conf["spark.jars"] = ",".join(connector_jars())
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        _close_gateway(SparkContext)
+        shutil.rmtree(directory, ignore_errors=True)
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _close_gateway(context: Any) -> None:
+    """PySpark keeps its JVM and the sockets to it for the life of the process; the next test must not inherit them."""
+    gateway, context._gateway, context._jvm = context._gateway, None, None
+    if gateway is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.kill()
+        process.wait()
