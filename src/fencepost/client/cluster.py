@@ -5,6 +5,7 @@ knowledge back through `forget_topic` and `forget_coordinator`.
 """
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -122,6 +123,12 @@ class Cluster:
         connections = list(self._connections.values())
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+
+    def rename(self, client_id: str) -> None:
+        """The client id of every request from now on; it says what the client is working on, for whoever looks."""
+        self._options = dataclasses.replace(self._options, client_id=client_id)
+        for connection in self._connections.values():
+            connection.client_id = client_id
 
     # Connections
 

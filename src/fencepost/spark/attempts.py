@@ -1,0 +1,241 @@
+"""One micro-batch: attempts until it is committed, found to be committed, or refused.
+
+Every attempt: an epoch of its own, then the group's stable offsets, then the decision, then the writing, then offsets
+and EndTxn. What failed is aborted before the next attempt begins, and an old attempt's late writes carry an old epoch.
+"""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fencepost.client.errors import ClientError
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
+from fencepost.client.values import TopicPartition
+from fencepost.spark import write_errors
+from fencepost.spark.errors import (
+    FencedBySuccessor,
+    FencepostSparkError,
+    GroupInUse,
+    RequirementNotMet,
+    TransactionTimedOut,
+    WriteFailed,
+)
+from fencepost.spark.markers import Decision, Step, decide, newest
+from fencepost.spark.outputs import Output, output_partitions, packed, touched, written
+from fencepost.spark.query_run import QueryRun
+from fencepost.spark.requirements import slots
+from fencepost.spark.settings import SinkSettings
+
+_log = logging.getLogger("fencepost.spark")
+
+ATTEMPTS_MAX = 4
+SLOTS_TIMEOUT_SECONDS = 60
+_CRASHES = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "barrier ResultStage",
+    "Connection reset",
+    "EOFException",
+    "Could not read data",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """What is to be written as one transaction, and where that is recorded."""
+
+    query_id: str
+    batch_id: int
+    group_id: str
+    client_id: str
+    offsets: Callable[[Sequence[Output]], Mapping[TopicPartition, int]]
+    """Where the inputs end; asked for when the outputs are known, because without an input one of them carries it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a batch."""
+
+    records: Mapping[TopicPartition, int]
+    replayed: bool = False
+    seconds: float = 0.0
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.records.values())
+
+
+class Attempts:
+    def __init__(self, spark: Any, run: QueryRun, settings: SinkSettings, batch: Batch) -> None:
+        self._spark = spark
+        self._run = run
+        self._settings = settings
+        self._batch = batch
+        self._decision: Decision | None = None
+
+    # Entering
+
+    def enter(self) -> Step:
+        """Take an epoch and decide; raises a refusal before any data moves."""
+        run, batch = self._run, self._batch
+        if run.fenced_by is not None:
+            raise self._fenced(run.fenced_by)
+        run.producer.call_itself(batch.client_id)
+        try:
+            if run.term is None:
+                self._check_ownership()
+            run.producer.begin()
+            self._decision = self._decide(stable=True)
+        except ProducerFenced as error:
+            raise self._fenced(error) from error
+        return self._decision.step
+
+    def _check_ownership(self) -> None:
+        """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
+        members = self._run.producer.members(self._batch.group_id)
+        if members:
+            who = ", ".join(sorted({member.client_id for member in members}))
+            raise GroupInUse(
+                f"group {self._batch.group_id!r} has members ({who}); their commits would destroy the sink's",
+                "stop these consumers, or give the sink another name",
+            )
+        self._decide(stable=False)
+
+    def _decide(self, *, stable: bool) -> Decision:
+        batch, run = self._batch, self._run
+        stored = newest(run.producer.committed(batch.group_id, stable=stable).values())
+        return decide(
+            batch.group_id, stored, batch.query_id, batch.batch_id, adopt=self._settings.adopt, held_term=run.term
+        )
+
+    # Writing
+
+    def write(self, outputs: Sequence[Output]) -> Committed:
+        """After `enter` has said WRITE. An attempt may find that the one before was committed after all."""
+        began = time.monotonic()
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            if attempt > 1 and self.enter() is Step.SKIP:
+                return self.skip(replayed=False)
+            started = time.monotonic()
+            try:
+                records = self._write_once(outputs)
+                return Committed(records, seconds=time.monotonic() - began)
+            except ProducerFenced as error:
+                raise self._fenced(error, time.monotonic() - started) from error
+            except Exception as error:
+                self._give_up(error, attempt, time.monotonic() - started)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _write_once(self, outputs: Sequence[Output]) -> dict[TopicPartition, int]:
+        run, batch = self._run, self._batch
+        assert self._decision is not None
+        counts = output_partitions(run.producer, outputs)
+        # A topic that only rows name may have any number of partitions.
+        known = None if any(output.topic is None for output in outputs) else sum(counts.values())
+        records: dict[TopicPartition, int] = {}
+        if outputs:
+            writers = self._writers(known)
+            batches = packed(outputs, counts, writers, self._settings)
+            if run.producer.protocol is TransactionProtocol.TV1:
+                # Here partitions must be announced, and that starts the transaction's clock: first finish the rows.
+                batches = batches.localCheckpoint(eager=True)
+                announced = touched(batches)
+                if announced:
+                    run.producer.add(announced)
+            for row in written(batches, writers, run.producer.handle()):
+                if row["failure"] is not None:
+                    raise write_errors.unpack(row["failure"])
+                where = TopicPartition(row["topic"], row["partition"])
+                records[where] = records.get(where, 0) + row["records"]
+        marker = self._decision.marker
+        run.producer.send_offsets(batch.group_id, marker.on(batch.offsets(outputs)))
+        run.producer.commit()
+        run.term = marker.term
+        return records
+
+    def _writers(self, partitions: int | None) -> int:
+        wanted = [number for number in (partitions, self._settings.max_writers) if number is not None]
+        available = self._await_slots()
+        if available is None and self._settings.max_writers is None:
+            raise RequirementNotMet(
+                "the number of tasks that can run at once is not known here", "give the sink max_writers="
+            )
+        return max(1, min([*wanted, available] if available is not None else wanted))
+
+    def _await_slots(self) -> int | None:
+        deadline = time.monotonic() + SLOTS_TIMEOUT_SECONDS
+        is_told = False
+        while (available := slots(self._spark)) is not None and available < 1:
+            if time.monotonic() > deadline:
+                raise RequirementNotMet(
+                    f"Spark has had no slot for a task for {SLOTS_TIMEOUT_SECONDS} s", "start executors, or more cores"
+                )
+            if not is_told:
+                _log.warning("waiting for executors: Spark has no slot for a writer now")
+                is_told = True
+            time.sleep(0.2)
+        return available
+
+    # What else may happen
+
+    def skip(self, *, replayed: bool = True) -> Committed:
+        """The batch is committed: nothing is written, and the epoch goes unused."""
+        assert self._decision is not None
+        self._run.term = self._decision.marker.term
+        self._run.producer.abort()
+        return Committed({}, replayed=replayed)
+
+    def abort(self) -> None:
+        try:
+            self._run.producer.abort()
+        except ProducerFenced as error:
+            raise self._fenced(error) from error
+
+    def _give_up(self, error: Exception, attempt: int, seconds: float) -> None:
+        """Abort what failed. Returns if another attempt makes sense, else raises what the user is to know."""
+        self.abort()
+        timed_out = seconds * 1000 >= self._run.producer.timeout_ms
+        if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
+            raise self._timed_out() from error
+        if attempt == ATTEMPTS_MAX or not _is_worth_another_attempt(error):
+            if isinstance(error, FencepostSparkError) or not isinstance(error, ClientError):
+                raise error
+            advice = getattr(error, "advice", "") or getattr(getattr(error, "cause", None), "advice", "")
+            raise WriteFailed(f"batch {self._batch.batch_id} was not written: {error}", advice) from error
+        _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
+
+    def _timed_out(self) -> TransactionTimedOut:
+        return TransactionTimedOut(
+            f"writing batch {self._batch.batch_id} took longer than the transaction timeout of "
+            f"{self._run.producer.timeout_ms} ms, and the broker aborted it",
+            "read less per batch (maxOffsetsPerTrigger), or raise transaction_timeout_ms, and the broker's "
+            "transaction.max.timeout.ms if that is the limit",
+        )
+
+    def _fenced(self, error: Exception, seconds: float = 0.0) -> FencepostSparkError:
+        self._run.fenced_by = error
+        if seconds * 1000 >= self._run.producer.timeout_ms:
+            return self._timed_out()
+        return FencedBySuccessor(
+            f"another driver has taken over {self._settings.name!r}: {error}",
+            "this one stops, nothing of its batch is visible; see that only one query runs under this name",
+        )
+
+
+def _is_worth_another_attempt(error: Exception) -> bool:
+    """What the user's own code raises would be raised again; a process that was lost will not be."""
+    if isinstance(error, ClientError):
+        return isinstance(error, TransactionMustAbort) and write_errors.is_worth_another_attempt(error)
+    if isinstance(error, FencepostSparkError):
+        return False
+    text = str(error)
+    return any(crash in text for crash in _CRASHES)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

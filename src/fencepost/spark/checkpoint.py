@@ -1,0 +1,90 @@
+"""Reads Spark's checkpoint: the offsets a micro-batch ends at, and the query's id. Never writes to it.
+
+Spark has written `offsets/<batch id>` before the batch runs, and replays a batch with exactly these offsets, so they
+are the authority on what was read; what a group has committed only tells the world.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from fencepost.client.values import TopicPartition
+from fencepost.spark.errors import FencepostSparkError, NotSupported
+
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
+_VERSION = re.compile(r"v(\d+)")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def refuse_temporary(location: str) -> None:
+    """Without a location Spark silently uses a directory that does not outlive the query."""
+    if _TEMPORARY.search(location):
+        raise NotSupported(
+            "the query has no checkpoint location, so a restart could not know what was written",
+            'name one: .option("checkpointLocation", "/a/directory/that/stays")',
+        )
+
+
+class Checkpoint:
+    def __init__(self, location: str, spark: Any = None) -> None:
+        self.location = location.rstrip("/")
+        self._spark = spark
+
+    def query_id(self) -> str:
+        return str(json.loads(self._read("metadata"))["id"])
+
+    def offsets(self, batch_id: int) -> dict[TopicPartition, int]:
+        """Where the batch ends, of all its sources that look like Kafka; the smaller where two read one partition."""
+        return parse_offsets(self._read(f"offsets/{batch_id}"))
+
+    def _read(self, name: str) -> str:
+        parsed = urlparse(self.location)
+        try:
+            if parsed.scheme in ("", "file"):
+                return (Path(unquote(parsed.path) if parsed.scheme else self.location) / name).read_text()
+            return self._read_with_hadoop(f"{self.location}/{name}")
+        except OSError as error:
+            raise FencepostSparkError(f"{name} of the checkpoint {self.location} cannot be read: {error}") from error
+
+    def _read_with_hadoop(self, path: str) -> str:
+        if self._spark is None or not hasattr(self._spark, "_jsparkSession"):
+            rows = self._spark.read.text(path, wholetext=True).collect()
+            return str(rows[0][0])
+        jvm, context = self._spark.sparkContext._jvm, self._spark.sparkContext._jsc
+        file = jvm.org.apache.hadoop.fs.Path(path)
+        stream = file.getFileSystem(context.hadoopConfiguration()).open(file)
+        try:
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Spark's offset log: a version, the batch's metadata, then one line per source."""
+    lines = text.splitlines()
+    if not lines or not _VERSION.fullmatch(lines[0].strip()):
+        raise FencepostSparkError(f"this is not an offset log of Spark: {text[:80]!r}")
+    merged: dict[TopicPartition, int] = {}
+    for line in lines[2:]:
+        for partition, offset in _source_offsets(line).items():
+            merged[partition] = min(offset, merged.get(partition, offset))
+    return merged
+
+
+def _source_offsets(line: str) -> dict[TopicPartition, int]:
+    """`{"topic": {"0": 12}}`; anything else is another kind of source."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partitions in found.items() if isinstance(found, dict) else ():
+        if not _TOPIC.fullmatch(topic) or not isinstance(partitions, dict):
+            continue
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
+                return {}
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets

@@ -1,0 +1,99 @@
+"""What is to be written: frames with the columns of Spark's Kafka sink, and the job that packs and writes them."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.client.errors import UnknownTopic
+from fencepost.client.transaction_handle import TransactionHandle
+from fencepost.client.values import TopicPartition
+from fencepost.spark.errors import InvalidOutput
+from fencepost.spark.packing import PACKED_DDL, Packer
+from fencepost.spark.routing import dense_indexes
+from fencepost.spark.run_producer import RunProducer
+from fencepost.spark.settings import SinkSettings
+from fencepost.spark.writing import WRITTEN_DDL, Writer
+
+_BYTES = ("string", "binary")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_KNOWN = ("key", "value", "headers", "topic", "partition")
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    rows: Any
+    topic: str | None
+
+
+def checked_output(rows: Any, topic: str | None) -> Output:
+    """The rows with exactly the columns the packer takes, as Spark's Kafka sink would have understood them."""
+    kinds = {field.name.lower(): field.dataType.simpleString() for field in rows.schema.fields}
+    if "value" not in kinds:
+        raise InvalidOutput(
+            f"the rows have no column `value`, only {', '.join(kinds) or 'none'}",
+            "select the columns of Spark's Kafka sink: value, and if wanted key, headers, topic, partition",
+        )
+    unknown = [name for name in kinds if name not in _KNOWN]
+    if unknown:
+        raise InvalidOutput(
+            f"the columns {', '.join(unknown)} would not be written", f"select only {', '.join(_KNOWN)}"
+        )
+    if topic is None and "topic" not in kinds:
+        raise InvalidOutput("the rows name no topic", "add a column `topic`, or give topic=")
+    wanted = {"key": _BYTES, "value": _BYTES, "topic": ("string",), "partition": ("int",), "headers": (_HEADERS,)}
+    for name, kind in kinds.items():
+        if kind not in wanted[name] and not kind.startswith(("varchar", "char")):
+            raise InvalidOutput(
+                f"column `{name}` is {kind}, and must be {' or '.join(wanted[name])}", f"cast `{name}` before writing"
+            )
+    columns = [
+        rows[name].cast("binary").alias(name) if name in ("key", "value") else rows[name].alias(name)
+        for name in kinds
+        if name != "topic" or topic is None
+    ]
+    return Output(rows.select(*columns), topic)
+
+
+def output_partitions(producer: RunProducer, outputs: Sequence[Output]) -> dict[str, int]:
+    """The partition counts of the topics that are named beforehand, in their order."""
+    counts = {}
+    for output in outputs:
+        if output.topic is not None and output.topic not in counts:
+            try:
+                counts[output.topic] = len(producer.topic(output.topic).partitions)
+            except UnknownTopic as error:
+                raise InvalidOutput(str(error), error.advice) from error
+    return counts
+
+
+def packed(outputs: Sequence[Output], counts: Mapping[str, int], writers: int, settings: SinkSettings) -> Any:
+    """A frame of finished record batches, one row each."""
+    frames = [
+        output.rows.mapInArrow(
+            Packer(
+                topic=output.topic,
+                partition_counts=dict(counts),
+                indexes=dense_indexes(counts),
+                writers=writers,
+                compression=int(settings.compression),
+                batch_bytes=settings.batch_bytes,
+                bootstrap_servers=settings.bootstrap_servers,
+                options=dict(settings.options),
+            ).__call__,
+            PACKED_DDL,
+        )
+        for output in outputs
+    ]
+    return functools.reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def touched(batches: Any) -> list[TopicPartition]:
+    rows = batches.select("topic", "partition").distinct().collect()
+    return sorted(TopicPartition(row["topic"], row["partition"]) for row in rows)
+
+
+def written(batches: Any, writers: int, handle: TransactionHandle) -> list[Any]:
+    """Run the barrier stage; a row per partition that was written, or per writer that failed."""
+    placed = batches.repartition(writers, "salt")
+    return list(placed.mapInArrow(Writer(handle).__call__, WRITTEN_DDL, barrier=True).collect())

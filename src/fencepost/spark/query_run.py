@@ -1,0 +1,114 @@
+"""One run of one streaming query as the sink sees it, and the registry of runs: each has one producer identity.
+
+`foreachBatch` functions are pickled and copied, so nothing about a run can live in them; the registry is a module's
+variable of the process that makes the calls, keyed by (query id, run id).
+"""
+
+import atexit
+import dataclasses
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
+from fencepost.spark.errors import NotSupported
+from fencepost.spark.requirements import is_connect
+from fencepost.spark.run_producer import RunProducer
+
+_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
+_PROCESS_RUN_ID = str(uuid.uuid4())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueryContext:
+    """Which query calls, and where its checkpoint is."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    application_id: str
+    checkpoint: Checkpoint
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.query_id, self.run_id
+
+
+def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
+    """Found from inside `foreachBatch`. `checkpoint` is needed only under Connect, which does not tell."""
+    if is_connect(spark):
+        return _connect_context(spark, checkpoint)
+    context = spark.sparkContext
+    query_id = context.getLocalProperty(_QUERY_ID)
+    if not query_id:
+        raise NotSupported(
+            "this is not called from within foreachBatch of a streaming query",
+            "for a batch job use write_exactly_once(df, name, run_id=...)",
+        )
+    active = spark._jsparkSession.sharedState().activeStreamingQueries()
+    execution = active.get(context._jvm.java.util.UUID.fromString(query_id))
+    if "AsyncProgressTracking" in execution.getClass().getName():
+        raise NotSupported(
+            "asynchronous progress tracking is on, so Spark may replay batches with other rows",
+            "remove the option asyncProgressTrackingEnabled",
+        )
+    location = execution.resolvedCheckpointRoot()
+    refuse_temporary(location)
+    run_id = execution.runId().toString()
+    return QueryContext(query_id, run_id, execution.name(), context.applicationId, Checkpoint(location, spark))
+
+
+def _connect_context(spark: Any, location: str | None) -> QueryContext:
+    location = location or spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if not location:
+        raise NotSupported(
+            "under Spark Connect the sink cannot see where the query's checkpoint is",
+            "give the sink the same location: checkpoint='/a/directory/that/stays'",
+        )
+    refuse_temporary(location)
+    checkpoint = Checkpoint(location, spark)
+    application = spark.conf.get("spark.app.id", None) or "connect"
+    # The process that runs foreachBatch lives as long as the run of the query.
+    return QueryContext(checkpoint.query_id(), _PROCESS_RUN_ID, None, application, checkpoint)
+
+
+@dataclasses.dataclass(slots=True)
+class QueryRun:
+    producer: RunProducer
+    term: int | None = None
+    """Of what this run has committed; None before its first commit."""
+    fenced_by: Exception | None = None
+    """Once another driver has taken over, every further batch of this run is refused with the cause."""
+
+
+_runs: dict[tuple[str, str], QueryRun] = {}
+_lock = threading.Lock()
+
+
+def run_of(key: tuple[str, str], make: Callable[[], RunProducer]) -> QueryRun:
+    """The run, made when its first batch comes. Earlier runs of the same query are over."""
+    with _lock:
+        found = _runs.get(key)
+        if found is None:
+            for old in [other for other in _runs if other[0] == key[0]]:
+                _close(_runs.pop(old))
+            found = _runs[key] = QueryRun(make())
+        return found
+
+
+def close_runs(query_id: str | None = None) -> None:
+    """Let go of the connections of one query's runs, or of all."""
+    with _lock:
+        for key in [key for key in _runs if query_id in (None, key[0])]:
+            _close(_runs.pop(key))
+
+
+def _close(run: QueryRun) -> None:
+    try:
+        run.producer.close()
+    except Exception:
+        pass  # Nothing depends on it: a coordinator ends what a lost producer left open.
+
+
+atexit.register(close_runs)

@@ -1,0 +1,190 @@
+"""The driver's side of the protocol: one producer identity per query run, and all calls to coordinators.
+
+One bare InitProducerId when the run starts; every later epoch is asked for with the own (producer id, epoch), or comes
+with the answer to EndTxn (TV2), so that a driver that was replaced can only fence itself. Blocking: runs its event loop
+in a thread.
+"""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fencepost.client.admin_groups import GroupAdmin
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import BrokerError
+from fencepost.client.face import LoopThread
+from fencepost.client.group_offsets import committed_offsets
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.transaction_errors import (
+    TransactionCallTimedOut,
+    TransactionError,
+    TransactionOutcomeUnknown,
+)
+from fencepost.client.transaction_handle import TransactionHandle
+from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
+from fencepost.client.values import CommittedOffset, GroupMember, TopicMetadata, TopicPartition
+from fencepost.spark.errors import NotSupported, OutcomeUnknown
+from fencepost.spark.write_errors import code_of
+from fencepost.wire.errors import ErrorCode
+
+_log = logging.getLogger("fencepost.spark")
+
+TRANSACTION_TIMEOUTS_MS = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000)
+"""Asked for one after the other until the broker's transaction.max.timeout.ms allows it."""
+OUTCOME_TIMEOUT_SECONDS = 1_800
+
+
+class RunProducer:
+    """Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        transactional_id: str,
+        options: Mapping[str, Any],
+        *,
+        transaction_timeout_ms: int | None = None,
+        protocol: TransactionProtocol | None = None,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._timeouts_ms = (
+            list(TRANSACTION_TIMEOUTS_MS) if transaction_timeout_ms is None else [transaction_timeout_ms]
+        )
+        self._options = dict(options)
+        self._has_taken_over = False
+        self._loop = LoopThread()
+
+        async def make() -> tuple[Cluster, AsyncTransactionalProducer]:
+            cluster = Cluster(bootstrap_servers, **options)
+            producer = AsyncTransactionalProducer(cluster, transactional_id, protocol=protocol)
+            try:
+                await cluster.retrying(cluster.connect)
+            except BaseException:
+                await cluster.close()
+                raise
+            return cluster, producer
+
+        try:
+            self._cluster, self._producer = self._loop.run(make())
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def close(self) -> None:
+        async def leave() -> None:
+            self._producer.close()
+            await self._cluster.close()
+
+        try:
+            self._loop.run(leave())
+        finally:
+            self._loop.close()
+
+    # What is asked
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._producer.transaction_timeout_ms
+
+    @property
+    def protocol(self) -> TransactionProtocol:
+        return self._producer.protocol
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self._producer.identity.producer_id, self._producer.identity.producer_epoch
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        return self._cluster.bootstrap_servers
+
+    def topic(self, name: str) -> TopicMetadata:
+        return self._loop.run(self._cluster.topic(name))
+
+    def committed(self, group_id: str, *, stable: bool) -> dict[TopicPartition, CommittedOffset]:
+        """With `stable` it waits until the transaction before has been decided for the group."""
+        return self._loop.run(committed_offsets(self._cluster, group_id, require_stable=stable))
+
+    def members(self, group_id: str) -> Sequence[GroupMember]:
+        groups = GroupAdmin()
+        groups._cluster = self._cluster
+        try:
+            return self._loop.run(groups.describe_group(group_id)).members
+        except BrokerError as error:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                return ()
+            raise
+
+    def call_itself(self, client_id: str) -> None:
+        """Under which name the broker sees the calls from now on."""
+        self._options["client.id"] = client_id
+        self._cluster.rename(client_id)
+
+    # A transaction
+
+    def begin(self) -> None:
+        """An epoch that no other attempt has. The first time in a run it takes the transactional id over."""
+        producer = self._producer
+        if producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
+            self.abort()
+        if not self._has_taken_over:
+            self._take_over()
+        self._loop.run(producer.begin())
+
+    def _take_over(self) -> None:
+        while not self._has_taken_over:
+            self._producer.transaction_timeout_ms = self._timeouts_ms[0]
+            try:
+                self._loop.run(self._producer.init())
+                self._has_taken_over = True
+            except TransactionError as error:
+                if code_of(error) != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                    raise
+                if len(self._timeouts_ms) == 1:
+                    raise NotSupported(
+                        f"the broker does not allow a transaction to take {self._timeouts_ms[0]} ms",
+                        "lower transaction_timeout_ms, or raise the broker's transaction.max.timeout.ms",
+                    ) from error
+                _log.info(
+                    "the broker refuses a transaction timeout of %d ms; asking for less", self._timeouts_ms.pop(0)
+                )
+
+    def handle(self) -> TransactionHandle:
+        """What the writers need."""
+        made = self._loop.run(self._producer.handle())
+        return dataclasses.replace(made, options=dict(self._options))
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        self._loop.run(self._producer.add(list(partitions)))
+
+    def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self._loop.run(self._producer.send_offsets(offsets, group_id))
+
+    def commit(self) -> None:
+        """Ends only when the outcome is known: an abort after a commit without an answer could tear the batch."""
+        deadline = time.monotonic() + OUTCOME_TIMEOUT_SECONDS
+        while True:
+            try:
+                self._loop.run(self._producer.commit())
+                return
+            except TransactionOutcomeUnknown as error:
+                if time.monotonic() > deadline:
+                    raise OutcomeUnknown(
+                        f"no answer to the commit of {self.transactional_id!r} within {OUTCOME_TIMEOUT_SECONDS} s",
+                        "restart the query when the brokers answer again: it learns the outcome before it writes",
+                    ) from error
+                _log.warning("no answer to the commit of %r yet; asking again", self.transactional_id)
+
+    def abort(self) -> None:
+        """Repeated like a commit: until the coordinator has said so, late writes could still arrive."""
+        deadline = time.monotonic() + OUTCOME_TIMEOUT_SECONDS
+        while self._producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
+            try:
+                self._loop.run(self._producer.abort())
+                return
+            except TransactionCallTimedOut:
+                if time.monotonic() > deadline:
+                    raise
+                _log.warning("no answer to the abort of %r yet; asking again", self.transactional_id)

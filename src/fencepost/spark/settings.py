@@ -1,0 +1,98 @@
+"""What a user says about the sink, checked once: names, brokers, Kafka's options, limits."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.client.options import parse_options
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.markers import ADOPT_CHOICES
+from fencepost.wire.arrow_records import BATCH_BYTES
+from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
+
+_FIXED = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+"""Producer options that an existing job may carry; exactly-once leaves them one value."""
+_CHOSEN_HERE = {
+    "transactional.id": "it is the first argument",
+    "bootstrap.servers": "give bootstrap_servers=",
+    "transaction.timeout.ms": "give transaction_timeout_ms=",
+    "key.serializer": "rows are written as the bytes they are",
+    "value.serializer": "rows are written as the bytes they are",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SinkSettings:
+    name: str
+    """Of the application: the transactional id, and the group in which input offsets are committed."""
+    bootstrap_servers: tuple[str, ...]
+    topic: str | None
+    options: Mapping[str, Any] = dataclasses.field(repr=False)
+    compression: Codec
+    batch_bytes: int
+    transaction_timeout_ms: int | None
+    max_writers: int | None
+    adopt: str
+    protocol: TransactionProtocol | None
+    checkpoint: str | None = None
+
+
+def sink_settings(
+    name: str,
+    bootstrap_servers: str | Sequence[str],
+    *,
+    topic: str | None = None,
+    kafka: Mapping[str, Any] | None = None,
+    transaction_timeout_ms: int | None = None,
+    max_writers: int | None = None,
+    adopt: str = "refuse",
+    protocol: TransactionProtocol | None = None,
+    checkpoint: str | None = None,
+) -> SinkSettings:
+    if not name:
+        raise FencepostSparkError("the sink needs a name", "it becomes the transactional id and the group id")
+    if adopt not in ADOPT_CHOICES:
+        raise FencepostSparkError(f"adopt={adopt!r} is not known", f"choose from {', '.join(ADOPT_CHOICES)}")
+    for what, number in (("max_writers", max_writers), ("transaction_timeout_ms", transaction_timeout_ms)):
+        if number is not None and number < 1:
+            raise FencepostSparkError(f"{what}={number} is not possible", "give a number above zero, or leave it out")
+    options, compression, batch_bytes = _producer_options(kafka or {})
+    parse_options(options)  # An unknown or unusable option is told before anything starts.
+    servers = tuple(bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers)
+    return SinkSettings(
+        name, servers, topic, options, compression, batch_bytes, transaction_timeout_ms, max_writers, adopt, protocol,
+        checkpoint,
+    )  # fmt: skip
+
+
+def _producer_options(kafka: Mapping[str, Any]) -> tuple[dict[str, Any], Codec, int]:
+    """What is the producer's in Kafka's configuration; the rest is the client's."""
+    options: dict[str, Any] = {}
+    compression, batch_bytes = Codec.NONE, BATCH_BYTES
+    for given, value in kafka.items():
+        name = given.removeprefix("kafka.").replace("_", ".")
+        if name == "compression.type":
+            compression = _codec(value)
+        elif name == "batch.size":
+            batch_bytes = max(1, int(value))
+        elif name == "linger.ms":
+            continue  # A batch of rows is there as a whole: there is nothing to wait for.
+        elif name in _FIXED:
+            if str(value).lower() not in _FIXED[name]:
+                raise FencepostSparkError(f"{given}={value} is not exactly-once", f"leave {name} out")
+        elif name in _CHOSEN_HERE:
+            raise FencepostSparkError(f"{given} is not an option of the sink", _CHOSEN_HERE[name])
+        else:
+            options[name] = value
+    return options, compression, batch_bytes
+
+
+def _codec(value: Any) -> Codec:
+    name = str(value).lower()
+    if name == "none":
+        return Codec.NONE
+    if name not in CODEC_OF_COMPRESSION_TYPE:
+        known = ", ".join(["none", *(kind for kind in CODEC_OF_COMPRESSION_TYPE if kind != "uncompressed")])
+        raise FencepostSparkError(f"compression.type={value} is not known", f"choose from {known}")
+    return CODEC_OF_COMPRESSION_TYPE[name]

@@ -1,0 +1,178 @@
+"""The sink: `exactly_once` for an existing query, `transaction` inside the user's own foreachBatch, and for batch jobs
+`write_exactly_once`. One micro-batch is one Kafka transaction, with the input offsets in it.
+
+    df.writeStream.foreachBatch(exactly_once("shop", bootstrap_servers="127.0.0.1:9092", topic="invoices"))
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.values import TopicPartition
+from fencepost.spark.attempts import Attempts, Batch, Committed
+from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.markers import Step
+from fencepost.spark.once import write_exactly_once
+from fencepost.spark.outputs import Output, checked_output
+from fencepost.spark.query_run import query_context, run_of
+from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
+from fencepost.spark.run_producer import RunProducer
+from fencepost.spark.settings import SinkSettings, sink_settings
+
+__all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
+
+
+def exactly_once(
+    name: str,
+    bootstrap_servers: str | Sequence[str],
+    topic: str | None = None,
+    kafka: Mapping[str, Any] | None = None,
+    transaction_timeout_ms: int | None = None,
+    max_writers: int | None = None,
+    adopt: str = "refuse",
+    *,
+    protocol: TransactionProtocol | None = None,
+    checkpoint: str | None = None,
+) -> "ExactlyOnce":
+    """A function for `foreachBatch`. The frame has the columns of Spark's Kafka sink.
+
+    `name` is the transactional id and the group of the input offsets. `kafka` holds Kafka's options. `adopt="continue"`
+    accepts a checkpoint that the group knows nothing of, once. `protocol` None is the newest the cluster has finalized;
+    `checkpoint` is needed only under Spark Connect.
+    """
+    return ExactlyOnce(
+        sink_settings(
+            name,
+            bootstrap_servers,
+            topic=topic,
+            kafka=kafka,
+            transaction_timeout_ms=transaction_timeout_ms,
+            max_writers=max_writers,
+            adopt=adopt,
+            protocol=protocol,
+            checkpoint=checkpoint,
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactlyOnce:
+    """Holds settings only: `foreachBatch` functions are copied."""
+
+    settings: SinkSettings
+
+    def __call__(self, df: Any, batch_id: int) -> None:
+        with Transaction(df, batch_id, self.settings) as opened:
+            if not opened.replayed:
+                opened.write(df, self.settings.topic)
+
+
+def transaction(
+    df: Any,
+    batch_id: int,
+    name: str,
+    bootstrap_servers: str | Sequence[str],
+    kafka: Mapping[str, Any] | None = None,
+    transaction_timeout_ms: int | None = None,
+    max_writers: int | None = None,
+    adopt: str = "refuse",
+    *,
+    protocol: TransactionProtocol | None = None,
+    checkpoint: str | None = None,
+) -> "Transaction":
+    """The transaction of a micro-batch as a block: what was given to `write` is committed at its end as one."""
+    settings = sink_settings(
+        name, bootstrap_servers, kafka=kafka, transaction_timeout_ms=transaction_timeout_ms, max_writers=max_writers,
+        adopt=adopt, protocol=protocol, checkpoint=checkpoint,
+    )  # fmt: skip
+    return Transaction(df, batch_id, settings)
+
+
+class Transaction:
+    """The block commits at its end, in one job; an exception aborts."""
+
+    def __init__(self, df: Any, batch_id: int, settings: SinkSettings) -> None:
+        self._df = df
+        self._batch_id = int(batch_id)
+        self._settings = settings
+        self._outputs: list[Output] = []
+        self._attempts: Attempts | None = None
+        self.replayed = False
+        """The batch was committed before: what is given to `write` is not written again."""
+        self.committed: Committed | None = None
+        """After the block: what became of it."""
+
+    def __enter__(self) -> Self:
+        settings, spark = self._settings, self._df.sparkSession
+        require_pyspark()
+        require_arrow()
+        refuse_dynamic_allocation(spark)
+        context = query_context(spark, settings.checkpoint)
+        run = run_of(
+            context.key,
+            lambda: RunProducer(
+                settings.bootstrap_servers,
+                settings.name,
+                settings.options,
+                transaction_timeout_ms=settings.transaction_timeout_ms,
+                protocol=settings.protocol,
+            ),
+        )
+        checkpoint, batch_id = context.checkpoint, self._batch_id
+        batch = Batch(
+            query_id=context.query_id,
+            batch_id=batch_id,
+            group_id=settings.name,
+            client_id=client_id(context.application_id, settings.name, str(batch_id)),
+            offsets=lambda outputs: _offsets(checkpoint, batch_id, outputs),
+        )
+        self._attempts = Attempts(spark, run, settings, batch)
+        self.replayed = self._attempts.enter() is Step.SKIP
+        return self
+
+    def once(self, df: Any) -> Any:
+        """The same rows for everything made of them: a random or timed column is computed once and kept."""
+        return df.localCheckpoint(eager=True)
+
+    def write(self, rows: Any, topic: str | None = None) -> None:
+        """Add rows to the transaction; they are written when the block ends."""
+        self._outputs.append(checked_output(rows, topic))
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        attempts = self._attempts
+        assert attempts is not None
+        if error is not None:
+            try:
+                attempts.abort()
+            except Exception as second:
+                error.add_note(f"and the abort failed: {second}")
+            return
+        if self.replayed:
+            self.committed = attempts.skip()
+            # The state store of a stateful query needs this version: the plan has to run all the same.
+            self._df.write.format("noop").mode("overwrite").save()
+            return
+        self.committed = attempts.write(self._outputs)
+
+
+def client_id(application_id: str, name: str, batch: str) -> str:
+    """What a broker shows for the transaction: who, which pipeline, which batch."""
+    return f"spark/{application_id}/{name}/{batch}"
+
+
+def _offsets(checkpoint: Checkpoint, batch_id: int, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
+    found = checkpoint.offsets(batch_id)
+    return found or marker_place(outputs)
+
+
+def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
+    """Without an input from Kafka the marker sits on partition 0 of the first output topic."""
+    topic = next((output.topic for output in outputs if output.topic is not None), None)
+    if topic is None:
+        raise FencepostSparkError(
+            "no source of the query reads Kafka, and no output has a topic of its own, so the batch cannot be recorded",
+            "give topic= for at least one output",
+        )
+    return {TopicPartition(topic, 0): 0}

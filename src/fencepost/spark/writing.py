@@ -1,0 +1,72 @@
+"""The stage that writes: one barrier task per writer, which stamps packed batches and sends them.
+
+A barrier stage is never speculated and never repeated in part: if one task fails the whole job does, and the driver
+decides anew. Tasks only Produce; every call to a coordinator is the driver's.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.client.batch_pipeline import BatchPipeline
+from fencepost.client.errors import ClientError
+from fencepost.client.transaction_handle import TransactionHandle
+from fencepost.spark import write_errors
+from fencepost.spark.packing import split
+
+WRITTEN_DDL = "topic string, partition int, records bigint, failure string"
+_WRITTEN_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("records", pa.int64()),
+        pa.field("failure", pa.string()),
+    ]
+)
+_ATTEMPTS_PRIME = 97
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """Given to `mapInArrow(..., barrier=True)`. Answers with what was acknowledged, or with why it could not be."""
+
+    handle: TransactionHandle
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        # An attempt whose first batch is as long as another's could be taken for its repetition.
+        first_records = 1 + int(context.taskAttemptId()) % _ATTEMPTS_PRIME
+        written: dict[tuple[str, int], int] = {}
+        failure = None
+        try:
+            with BatchPipeline(self.handle) as pipeline:
+                for batch in batches:
+                    for topic, partition, records, data in _rows(batch):
+                        is_first = (topic, partition) not in written
+                        for part in split(data, first_records) if is_first else (data,):
+                            pipeline.put(topic, partition, part)
+                        written[topic, partition] = written.get((topic, partition), 0) + records
+                pipeline.drain()
+        except ClientError as error:
+            failure = write_errors.pack(error)
+            for _ in batches:
+                pass  # Spark wants its input read, or it reports the broken pipe instead.
+        rows = [(topic, partition, records, None) for (topic, partition), records in written.items()]
+        if failure is not None:
+            rows = [("", -1, 0, failure)]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(_WRITTEN_SCHEMA)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, _WRITTEN_SCHEMA, strict=True)],
+            schema=_WRITTEN_SCHEMA,
+        )
+
+
+def _rows(batch: Any) -> Iterator[tuple[str, int, int, bytearray]]:
+    topics, partitions, records = (batch.column(name).to_pylist() for name in ("topic", "partition", "records"))
+    data = batch.column("batch")
+    for row, (topic, partition, count) in enumerate(zip(topics, partitions, records, strict=True)):
+        yield topic, partition, count, bytearray(data[row].as_buffer())
