@@ -37,19 +37,18 @@ class Administrator(ClientProcess):
     def _look_at(self, answer: Any) -> None:
         for state in () if answer is None else answer.transaction_states:
             if state.error_code and state.error_code not in RETRIABLE | _NOT_THERE:
-                self.deeds.findings.append(
-                    f"{self.name}: {state.transactional_id} described with {ErrorCode(state.error_code).name}"
-                )
+                name = ErrorCode(state.error_code).name
+                self.deeds.wonder(f"{self.name}: {state.transactional_id} described with {name}")
 
     def _fence(self, transactional_id: str) -> Steps[None]:
         """As the AdminClient's fenceProducers does."""
+        operation = self.deeds.recorder.init(self.name, transactional_id)
         for _ in range(5):
             answer = yield requests.init_producer_id(transactional_id, self.timeout_ms)
             if answer is not None and answer.error_code == 0:
                 self.fencings += 1
-                pair = (answer.producer_id, answer.producer_epoch)
-                known = self.deeds.producer_ids.setdefault(pair, self.name)
-                if known != self.name:
-                    self.deeds.findings.append(f"{pair} was handed out to {known} and to {self.name}")
+                self.deeds.handed_out((answer.producer_id, answer.producer_epoch), self.name)
+                operation.ok()
                 return
             yield Sleep(RETRY_MS)
+        operation.info()

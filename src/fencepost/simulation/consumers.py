@@ -1,9 +1,10 @@
-"""Simulated readers: of committed records, of all below the high watermark, and one that reads everything at the end."""
+"""Simulated readers: of committed records, of all below the high watermark, and one that reads all at the end."""
 
 from typing import Any
 
+from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Sleep, Steps
-from fencepost.simulation.deeds import Deeds, Poll
+from fencepost.simulation.deeds import Deeds, partition_name
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
 from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
 from fencepost.wire.errors import ErrorCode
@@ -59,7 +60,10 @@ class Reader(ClientProcess):
 
     def run(self) -> Steps[None]:
         offsets = dict.fromkeys(self.partitions, 0)
+        isolation = READ_COMMITTED if self.is_committed else READ_UNCOMMITTED
+        self.deeds.recorder.assign(self.name)
         while True:
+            operation = self.deeds.recorder.poll(self.name, isolation)
             wait_ms = self.source.choice((0, POLL_WAIT_MS, 3 * POLL_WAIT_MS))
             answer = yield fetch(
                 offsets,
@@ -67,32 +71,38 @@ class Reader(ClientProcess):
                 max_wait_ms=wait_ms,
                 max_bytes=self.source.choice((300, FETCH_BYTES)),
             )
-            if answer is None:
-                yield Sleep(self.source.randrange(2 * RETRY_MS))
-                continue
-            for topic in answer.responses:
+            polled: dict[str, list[tuple[int, str]]] = {}
+            for topic in () if answer is None else answer.responses:
                 for data in topic.partitions:
-                    self._take(offsets, (topic.topic, data.partition_index), data)
+                    self._take(offsets, (topic.topic, data.partition_index), data, polled)
+            if polled:
+                operation.polled(polled)
+            operation.ok()
             yield Sleep(self.source.choice((5, 30, 100)))
             if self.source.random() < 0.01:
                 offsets = dict.fromkeys(self.partitions, 0)
+                self.deeds.recorder.assign(self.name)
 
-    def _take(self, offsets: dict[TopicPartition, int], key: TopicPartition, data: Any) -> None:
-        now_ms = self.scheduler.clock.monotonic_ms()
+    def _take(
+        self,
+        offsets: dict[TopicPartition, int],
+        key: TopicPartition,
+        data: Any,
+        polled: dict[str, list[tuple[int, str]]],
+    ) -> None:
         if data.error_code:
             if data.error_code not in RETRIABLE:
                 name = ErrorCode(data.error_code).name
-                self.deeds.findings.append(f"{self.name} reads {key} at {offsets[key]}: {name} at {now_ms} ms")
-                offsets[key] = 0
+                self.deeds.wonder(f"{self.name} reads {key} at {offsets[key]}: {name}")
             return
         try:
             records, next_offset = committed_records(data, offsets[key], is_committed=self.is_committed)
         except CorruptBatch as error:
-            self.deeds.findings.append(f"{self.name} was served a corrupt batch of {key} {error}")
+            self.deeds.wonder(f"{self.name} was served a corrupt batch of {key} {error}")
             return
-        if next_offset > offsets[key]:
-            self.deeds.polls.append(Poll(self.name, self.is_committed, *key, offsets[key], records, now_ms))
-            offsets[key] = next_offset
+        if records:
+            polled[partition_name(key)] = records
+        offsets[key] = next_offset
 
 
 class FinalReader(ClientProcess):
@@ -103,10 +113,12 @@ class FinalReader(ClientProcess):
         *arguments: Any,
         partitions: list[TopicPartition],
         groups: list[tuple[str, TopicPartition]],
+        deeds: Deeds,
     ) -> None:
         super().__init__(*arguments)
         self.partitions = partitions
         self.groups = groups
+        self.deeds = deeds
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
         self.uncommitted: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
         self.positions: dict[tuple[str, TopicPartition], int] = {}
@@ -116,21 +128,33 @@ class FinalReader(ClientProcess):
     def run(self) -> Steps[None]:
         for group, key in self.groups:
             yield from self._position(group, key)
-        for found, is_committed in ((self.committed, True), (self.uncommitted, False)):
+        names = [partition_name(key) for key in self.partitions]
+        for found, is_committed, isolation in (
+            (self.committed, True, READ_COMMITTED),
+            (self.uncommitted, False, READ_UNCOMMITTED),
+        ):
+            operation = self.deeds.recorder.final_read(self.name, names, isolation)
             for key in self.partitions:
                 yield from self._read(key, found[key], is_committed)
+            operation.polled({partition_name(key): records for key, records in found.items()})
+            operation.ok()
         self.is_done = True
 
     def _position(self, group: str, key: TopicPartition) -> Steps[None]:
+        operation = self.deeds.recorder.fetch_offsets(self.name)
         for _ in range(FINAL_TRIES_MAX):
             answer = yield offset_fetch(group, key)
             if answer is not None:
                 (told,) = answer.groups
                 code = told.error_code or told.topics[0].partitions[0].error_code
                 if not code:
-                    self.positions[group, key] = told.topics[0].partitions[0].committed_offset
+                    offset = told.topics[0].partitions[0].committed_offset
+                    self.positions[group, key] = offset
+                    operation.fetched(group, {partition_name(key): offset if offset >= 0 else None})
+                    operation.ok()
                     return
             yield Sleep(RETRY_MS)
+        operation.info()
         self.problems.append(f"no position of {group} in {key}: {None if answer is None else answer.groups}")
 
     def _read(self, key: TopicPartition, found: list[tuple[int, str]], is_committed: bool) -> Steps[None]:

@@ -1,59 +1,32 @@
-"""What the simulated clients did and what they were told: the raw material of every judgement about a run."""
+"""What the simulated clients did and what they were told: the history of a run, and what they wondered at."""
 
-import dataclasses
-import enum
+from collections import Counter
 
-
-class Outcome(enum.Enum):
-    OPEN = "open"
-    """Its client never tried to commit it."""
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown"
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Sent:
-    """One value sent to one partition; the offset if it was acknowledged."""
-
-    topic: str
-    partition: int
-    value: str
-    offset: int | None = None
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Transaction:
-    client: str
-    transactional_id: str
-    begun_ms: int
-    sends: list[Sent] = dataclasses.field(default_factory=list)
-    offsets: tuple[str, str, int, int, int] | None = None
-    """Group, topic, partition, first input offset, and the offset committed."""
-    outcome: Outcome = Outcome.OPEN
-    commit_tried_ms: int = -1
-    ended_ms: int = -1
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Poll:
-    client: str
-    is_committed: bool
-    """Whether it read committed records only."""
-    topic: str
-    partition: int
-    from_offset: int
-    records: list[tuple[int, str]]
-    time_ms: int
+from fencepost.history.operations import Outcome
+from fencepost.history.recording import Event, HistoryRecorder
+from fencepost.simulation.clock import VirtualClock
 
 
 class Deeds:
-    def __init__(self) -> None:
-        self.transactions: list[Transaction] = []
-        self.sends: list[Sent] = []
-        """Of producers without transactions."""
-        self.polls: list[Poll] = []
+    def __init__(self, clock: VirtualClock) -> None:
+        self.events: list[Event] = []
+        self.recorder = HistoryRecorder(self.events.append, lambda: clock.monotonic_ms() / 1000)
+        self.transactions: Counter[Outcome] = Counter()
+        """As their clients know them to have ended."""
         self.producer_ids: dict[tuple[int, int], str] = {}
         """Every pair of producer id and epoch that was handed out, and to which process."""
         self.findings: list[str] = []
         """What a client noticed by itself."""
+
+    def handed_out(self, pair: tuple[int, int], process: str) -> None:
+        """Nobody else may ever have been given the same."""
+        known = self.producer_ids.setdefault(pair, process)
+        if known != process:
+            self.findings.append(f"producer-id-reused: {pair} was handed out to {known} and to {process}")
+
+    def wonder(self, what: str) -> None:
+        self.findings.append(f"unexpected-answer: {what}")
+
+
+def partition_name(key: tuple[str, int]) -> str:
+    return f"{key[0]}-{key[1]}"

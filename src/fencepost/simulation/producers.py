@@ -1,18 +1,20 @@
 """Simulated producers: idempotent ones, and transactional ones of both protocols that copy or just write.
 
 They behave as real clients do: what was not acknowledged is sent again with its sequence, an abort after trouble takes
-a new epoch, a fenced producer ends its process. What they were told is kept in `Deeds`; an outcome that a client cannot
+a new epoch, a fenced producer ends its process. What they were told goes into the history; an outcome that a client cannot
 know stays unknown.
 """
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from fencepost.history.operations import Outcome
+from fencepost.history.recording import RecordedOperation
 from fencepost.simulation import requests
 from fencepost.simulation.clients import FENCED, RETRIABLE, RETRY_MS, Burst, ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import CorruptBatch, committed_records
-from fencepost.simulation.deeds import Deeds, Outcome, Sent, Transaction
+from fencepost.simulation.deeds import Deeds, partition_name
 from fencepost.simulation.requests import TopicPartition
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode
@@ -39,6 +41,11 @@ class Producer(ClientProcess):
         self.pair = (-1, -1)
         self._count = 0
 
+    @property
+    def process(self) -> str:
+        """Its name in the history; one that is started again is another."""
+        return f"{self.name}#{self.starts}"
+
     def _value(self) -> str:
         self._count += 1
         return f"{self.name}.{self._count}"
@@ -54,12 +61,15 @@ class Producer(ClientProcess):
         )
 
     def _got_pair(self, producer_id: int, producer_epoch: int) -> None:
-        """Nobody else may ever have been given the same."""
         self.pair = (producer_id, producer_epoch)
-        owner = f"{self.name}#{self.starts}"
-        known = self.deeds.producer_ids.setdefault(self.pair, owner)
-        if known != owner:
-            self.deeds.findings.append(f"{self.pair} was handed out to {known} and to {owner}")
+        self.deeds.handed_out(self.pair, self.process)
+
+
+class _Batch(NamedTuple):
+    sequence: int
+    number: int
+    """Of its first value in the operation."""
+    values: list[str]
 
 
 class IdempotentProducer(Producer):
@@ -77,45 +87,46 @@ class IdempotentProducer(Producer):
         self._got_pair(answer.producer_id, answer.producer_epoch)
         sequence = 0
         while True:
-            batches: list[tuple[int, list[Sent]]] = []
+            batches: list[_Batch] = []
+            values: list[str] = []
             for _ in range(self.source.randint(1, IN_FLIGHT_MAX)):
-                sends = [Sent(*self.target, self._value()) for _ in range(self.source.choice((1, 1, 2, 5)))]
-                self.deeds.sends += sends
-                batches.append((sequence, sends))
-                sequence += len(sends)
-            yield from self._send_all(batches)
+                count = self.source.choice((1, 1, 2, 5))
+                batches.append(_Batch(sequence, len(values), [self._value() for _ in range(count)]))
+                values += batches[-1].values
+                sequence += count
+            name = partition_name(self.target)
+            operation = self.deeds.recorder.send(self.process, [(name, value) for value in values])
+            yield from self._send_all(batches, operation)
+            operation.ok()
             yield Sleep(self.source.choice((10, 60, 250)))
 
-    def _send_all(self, batches: list[tuple[int, list[Sent]]]) -> Steps[None]:
+    def _send_all(self, batches: list[_Batch], operation: RecordedOperation) -> Steps[None]:
         """All at once, and again in order until each is acknowledged."""
         left = batches
         while left:
-            answers = yield Burst([self._request(*batch) for batch in left])
-            again = []
-            for (sequence, sends), answer in zip(left, answers, strict=True):
-                if not self._is_acknowledged(sends, answer):
-                    again.append((sequence, sends))
-            left = again
+            answers = yield Burst([self._request(batch) for batch in left])
+            pairs = zip(left, answers, strict=True)
+            left = [batch for batch, answer in pairs if not self._is_acknowledged(batch, answer, operation)]
             if left:
                 yield Sleep(self.source.randint(1, 2 * RETRY_MS))
 
-    def _request(self, sequence: int, sends: list[Sent]) -> Request:
-        batch = self._batch([sent.value for sent in sends], sequence, is_transactional=False)
-        return requests.produce({self.target: batch}, 9, None)
+    def _request(self, batch: _Batch) -> Request:
+        data = self._batch(batch.values, batch.sequence, is_transactional=False)
+        return requests.produce({self.target: data}, 9, None)
 
-    def _is_acknowledged(self, sends: list[Sent], answer: Any) -> bool:
+    def _is_acknowledged(self, batch: _Batch, answer: Any, operation: RecordedOperation) -> bool:
         if answer is None:
             return False
         data = answer.responses[0].partition_responses[0]
         if data.error_code == 0:
-            for at, sent in enumerate(sends):
-                sent.offset = data.base_offset + at
+            for at in range(len(batch.values)):
+                operation.sent(batch.number + at, data.base_offset + at)
             return True
         if data.error_code not in RETRIABLE and data.error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             name = ErrorCode(data.error_code).name
-            self.deeds.findings.append(f"{self.name}: {sends[0].value} refused with {name}: {data.error_message}")
+            self.deeds.wonder(f"{self.name}: {batch.values[0]} refused with {name}: {data.error_message}")
         if data.base_offset != -1:
-            self.deeds.findings.append(f"{self.name}: an error with base offset {data.base_offset}")
+            self.deeds.wonder(f"{self.name}: an error with base offset {data.base_offset}")
         return False
 
 
@@ -131,7 +142,6 @@ class TransactionalProducer(Producer):
         outputs: list[TopicPartition],
         source_partition: TopicPartition | None,
         deeds: Deeds,
-        transaction_ended: Callable[[Transaction], None] = lambda transaction: None,
     ) -> None:
         super().__init__(*arguments, deeds=deeds)
         self.transactional_id = transactional_id
@@ -144,7 +154,6 @@ class TransactionalProducer(Producer):
         self.position = 0
         self.has_pair = False
         self._needs_epoch = False
-        self.transaction_ended = transaction_ended
 
     def run(self) -> Steps[None]:
         self.starts += 1
@@ -166,6 +175,7 @@ class TransactionalProducer(Producer):
 
     def _init(self) -> Steps[bool]:
         """A producer id and an epoch; False: fenced, the end of this process."""
+        operation = self.deeds.recorder.init(self.process, self.transactional_id)
         while True:
             # Who has an epoch may only ask for the next; who begins takes over.
             pair = self.pair if self.has_pair else (-1, -1)
@@ -173,12 +183,13 @@ class TransactionalProducer(Producer):
             if answer is not None:
                 if answer.error_code == 0:
                     break
-                if answer.error_code in FENCED:
-                    return False
                 if answer.error_code not in RETRIABLE:
-                    self._wonder("InitProducerId", answer.error_code)
+                    if answer.error_code not in FENCED:
+                        self._wonder("InitProducerId", answer.error_code)
+                    operation.info()
                     return False
             yield Sleep(self.source.randint(1, 2 * RETRY_MS))
+        operation.ok()
         self.has_pair = True
         self._got_pair(answer.producer_id, answer.producer_epoch)
         self.sequences.clear()
@@ -187,54 +198,70 @@ class TransactionalProducer(Producer):
 
     def _find_position(self) -> Steps[bool]:
         assert self.input is not None
+        operation = self.deeds.recorder.fetch_offsets(self.process)
         for _ in range(TRIES_MAX):
             answer = yield requests.offset_fetch(self.group, self.input)
             if answer is not None:
                 (group,) = answer.groups
                 code = group.error_code or group.topics[0].partitions[0].error_code
                 if not code:
-                    self.position = max(group.topics[0].partitions[0].committed_offset, 0)
+                    offset = group.topics[0].partitions[0].committed_offset
+                    operation.fetched(self.group, {partition_name(self.input): offset if offset >= 0 else None})
+                    operation.ok()
+                    self.position = max(offset, 0)
+                    self.deeds.recorder.assign(self.process)
                     return True
                 if code not in RETRIABLE:
                     self._wonder("OffsetFetch", code)
             yield Sleep(RETRY_MS)
+        operation.info()
         return False
 
     # One transaction
 
     def _transact(self) -> Steps[Verdict]:
-        now_ms = self.scheduler.clock.monotonic_ms()
-        deed = Transaction(self.name, self.transactional_id, now_ms)
         first_position = self.position
-        values: list[str] = []
-        if self.input is not None:
-            values = yield from self._poll()
-            if not values:
-                return Verdict.FINE
-            deed.offsets = (self.group, *self.input, first_position, self.position)
+        records: list[tuple[int, str]] = []
         outputs = [key for key in self.outputs if self.source.random() < 0.8] or self.outputs[:1]
         if self.input is not None:
             outputs = self.outputs
-        self.deeds.transactions.append(deed)
-        verdict = yield from self._write(deed, outputs, values)
+            records = yield from self._poll()
+            if not records:
+                return Verdict.FINE
+        operation = self.deeds.recorder.transaction(self.process, self.transactional_id)
+        if self.input is not None:
+            operation.polled({partition_name(self.input): records})
+        verdict = yield from self._write(operation, outputs, [value for _, value in records])
         if verdict is Verdict.FINE and self.source.random() < 0.3:
             is_asleep = self.source.random() < 0.02
             yield Sleep(self.timeout_ms * 2 if is_asleep else self.source.choice((5, 30, 200, 700)))
-            verdict = yield from self._write(deed, outputs[: self.source.randint(0, 1)] if values == [] else [], [])
-        if verdict is Verdict.FINE and deed.offsets is not None:
-            verdict = yield from self._send_offsets(deed)
+            if self.input is None:
+                verdict = yield from self._write(operation, outputs[: self.source.randint(0, 1)], [])
+        if verdict is Verdict.FINE and self.input is not None:
+            verdict = yield from self._send_offsets(operation, self.position)
         if verdict is Verdict.FENCED:
-            self._end_deed(deed, Outcome.ABORTED)
+            self._ended(operation, Outcome.FAIL)
             return verdict
         is_commit = verdict is Verdict.FINE and self.source.random() > 0.15
-        verdict = yield from self._end(deed, is_commit)
-        if deed.outcome is not Outcome.COMMITTED:
+        outcome, verdict = yield from self._end(operation, is_commit)
+        self._ended(operation, outcome)
+        if outcome is not Outcome.OK:
             self.position = first_position
         if verdict is Verdict.FINE and self._needs_epoch and self.protocol == 1:
             return Verdict.BEGIN_ANEW
         return verdict
 
-    def _poll(self) -> Steps[list[str]]:
+    def _ended(self, operation: RecordedOperation, outcome: Outcome) -> None:
+        self.deeds.transactions[outcome] += 1
+        match outcome:
+            case Outcome.OK:
+                operation.ok()
+            case Outcome.FAIL:
+                operation.fail()
+            case Outcome.INFO:
+                operation.info()
+
+    def _poll(self) -> Steps[list[tuple[int, str]]]:
         assert self.input is not None
         request = requests.fetch({self.input: self.position}, is_committed=True, max_wait_ms=200, max_bytes=2_000)
         answer = yield request
@@ -250,7 +277,7 @@ class TransactionalProducer(Producer):
         try:
             records, next_offset = committed_records(data, self.position, is_committed=True)
         except CorruptBatch as error:
-            self.deeds.findings.append(f"{self.name} was served a corrupt batch of {self.input} {error}")
+            self.deeds.wonder(f"{self.name} was served a corrupt batch of {self.input} {error}")
             yield Sleep(RETRY_MS)
             return []
         if not records:
@@ -258,9 +285,9 @@ class TransactionalProducer(Producer):
             return []
         records = records[: self.source.randint(1, COPIED_RECORDS_MAX)]
         self.position = records[-1][0] + 1
-        return [value for _, value in records]
+        return records
 
-    def _write(self, deed: Transaction, outputs: list[TopicPartition], inputs: list[str]) -> Steps[Verdict]:
+    def _write(self, operation: RecordedOperation, outputs: list[TopicPartition], inputs: list[str]) -> Steps[Verdict]:
         """Every output gets its values in one batch each, until all are acknowledged."""
         if not outputs:
             return Verdict.FINE
@@ -275,11 +302,10 @@ class TransactionalProducer(Producer):
             )
             if code is not ErrorCode.NONE:
                 return self._trouble("AddPartitionsToTxn", code)
-        left: dict[TopicPartition, list[Sent]] = {}
+        left: dict[TopicPartition, list[tuple[int, str]]] = {}
         for key in outputs:
             values = [f"{value}>{self._value()}" for value in inputs] or [self._value()]
-            left[key] = [Sent(*key, value) for value in values]
-            deed.sends += left[key]
+            left[key] = [(operation.sending(partition_name(key), value), value) for value in values]
         # What is sent and never acknowledged leaves a sequence that only a new epoch can forget.
         self._needs_epoch = True
         for _ in range(TRIES_MAX):
@@ -293,8 +319,8 @@ class TransactionalProducer(Producer):
                     for data in topic.partition_responses:
                         if data.error_code == 0:
                             sends = left.pop((topic.name, data.index))
-                            for at, sent in enumerate(sends):
-                                sent.offset = data.base_offset + at
+                            for at, (number, _) in enumerate(sends):
+                                operation.sent(number, data.base_offset + at)
                             self.sequences[topic.name, data.index] = self._sequence(topic.name, data.index) + len(sends)
                         elif data.error_code not in RETRIABLE:
                             return self._trouble("Produce", ErrorCode(data.error_code))
@@ -307,12 +333,13 @@ class TransactionalProducer(Producer):
     def _sequence(self, topic: str, partition: int) -> int:
         return self.sequences.get((topic, partition), 0)
 
-    def _transactional_batch(self, key: TopicPartition, sends: list[Sent]) -> bytearray:
-        return self._batch([sent.value for sent in sends], self._sequence(*key), is_transactional=True)
+    def _transactional_batch(self, key: TopicPartition, sends: list[tuple[int, str]]) -> bytearray:
+        return self._batch([value for _, value in sends], self._sequence(*key), is_transactional=True)
 
-    def _send_offsets(self, deed: Transaction) -> Steps[Verdict]:
-        assert deed.offsets is not None
-        group, topic, partition, _, offset = deed.offsets
+    def _send_offsets(self, operation: RecordedOperation, offset: int) -> Steps[Verdict]:
+        assert self.input is not None
+        key, group = self.input, self.group
+        operation.committing_offsets(group, {partition_name(key): offset})
         if self.protocol == 1:
             code = yield from self._retry(
                 lambda: requests.add_offsets(self.transactional_id, self.pair, group), lambda answer: answer.error_code
@@ -324,7 +351,7 @@ class TransactionalProducer(Producer):
                 self.transactional_id,
                 self.pair,
                 group,
-                (topic, partition),
+                key,
                 offset,
                 3 if self.protocol == 1 else 5,
             ),
@@ -332,44 +359,35 @@ class TransactionalProducer(Producer):
         )
         return Verdict.FINE if code is ErrorCode.NONE else self._trouble("TxnOffsetCommit", code)
 
-    def _end(self, deed: Transaction, is_commit: bool) -> Steps[Verdict]:
+    def _end(self, operation: RecordedOperation, is_commit: bool) -> Steps[tuple[Outcome, Verdict]]:
+        operation.ending(is_commit)
         is_certain = True
-        if is_commit:
-            deed.outcome = Outcome.UNKNOWN  # from here on only the answer tells
-            deed.commit_tried_ms = self.scheduler.clock.monotonic_ms()
         version = 3 if self.protocol == 1 else 5
         for _ in range(TRIES_MAX):
             answer = yield requests.end_transaction(self.transactional_id, self.pair, version, is_commit=is_commit)
             code = None if answer is None else ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
-                self._end_deed(deed, Outcome.COMMITTED if is_commit else Outcome.ABORTED)
                 if self.protocol == 2:
                     self._got_pair(answer.producer_id, answer.producer_epoch)
                     self.sequences.clear()
                     self._needs_epoch = False
-                return Verdict.FINE
+                return Outcome.OK if is_commit else Outcome.FAIL, Verdict.FINE
             if code is None or code in RETRIABLE:
                 is_certain = is_certain and code in _CERTAIN
                 yield Sleep(self.source.randint(1, 2 * RETRY_MS))
                 continue
-            self._end_deed(deed, Outcome.ABORTED if is_certain or not is_commit else Outcome.UNKNOWN)
+            outcome = Outcome.FAIL if is_certain or not is_commit else Outcome.INFO
             if code in FENCED:
-                return Verdict.FENCED
+                return outcome, Verdict.FENCED
             if code is not ErrorCode.INVALID_TXN_STATE:
                 self._wonder("EndTxn", code)
-            return self._give_up()
-        self._end_deed(deed, Outcome.UNKNOWN if is_commit else Outcome.ABORTED)
-        return self._give_up()
+            return outcome, self._give_up()
+        return Outcome.INFO if is_commit else Outcome.FAIL, self._give_up()
 
     def _give_up(self) -> Verdict:
         """Nobody knows where the epoch stands: take over from oneself."""
         self.has_pair = False
         return Verdict.BEGIN_ANEW
-
-    def _end_deed(self, deed: Transaction, outcome: Outcome) -> None:
-        deed.outcome = outcome
-        deed.ended_ms = self.scheduler.clock.monotonic_ms()
-        self.transaction_ended(deed)
 
     # Trouble
 
@@ -398,4 +416,4 @@ class TransactionalProducer(Producer):
         return Verdict.ABORT
 
     def _wonder(self, operation: str, code: int) -> None:
-        self.deeds.findings.append(f"{self.name}: {operation} answered {ErrorCode(code).name}")
+        self.deeds.wonder(f"{self.name}: {operation} answered {ErrorCode(code).name}")

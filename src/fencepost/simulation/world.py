@@ -7,24 +7,25 @@ an order that the seed alone decides. The machine may die at any step of the sch
 import errno
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fencepost.broker.events import HandlerFailed, StorageFailed
 from fencepost.broker.node import Node
 from fencepost.broker.storage import FULL_DISK
 from fencepost.coordinators.transactions.events import TransactionAborted
+from fencepost.history import check, read_events
 from fencepost.simulation import faults
 from fencepost.simulation.administrators import Administrator
 from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.consumers import FinalReader, Reader
-from fencepost.simulation.deeds import Deeds, Outcome
+from fencepost.simulation.copies import check_copies
+from fencepost.simulation.deeds import Deeds
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.flusher import SYNC_MS
 from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.invariants import InvariantBroken, Invariants
-from fencepost.simulation.judgement import judge
 from fencepost.simulation.network import Network
 from fencepost.simulation.node import SimulatedNode
 from fencepost.simulation.producers import IdempotentProducer, TransactionalProducer
@@ -80,7 +81,7 @@ class World:
         self.machine.on_boot = self._booting
         self.network = Network(self.machine, random.Random(f"{seed}/network"), self.trace)
         self.network.on_request = self._request_arrives
-        self.deeds = Deeds()
+        self.deeds = Deeds(self.scheduler.clock)
         self.invariants = Invariants()
         self.hits: Counter[Fault] = Counter()
         self.clients: list[ClientProcess] = []
@@ -126,16 +127,25 @@ class World:
             for client in self.clients
             if isinstance(client, TransactionalProducer) and client.input is not None
         ]
-        final = FinalReader(
-            "final", self.scheduler, self.network, self.seed, partitions=list(PARTITIONS), groups=groups
-        )
+        world = (self.scheduler, self.network, self.seed)
+        final = FinalReader("final", *world, partitions=list(PARTITIONS), groups=groups, deeds=self.deeds)
         final.start()
         end_ms = self._now_ms() + FINAL_READ_MS
         while not final.is_ended and self._step(end_ms):
             pass
         self.clients.append(final)
         self.trace.note(f"end {sorted(final.positions.items())}")
-        return self.deeds.findings + judge(self.deeds, final)
+        return [*self.deeds.findings, *self._judge(final)]
+
+    def _judge(self, final: FinalReader) -> Iterator[str]:
+        if not final.is_done:
+            yield "unavailable: the final reading did not come to its end"
+            return
+        yield from (f"final-read: {problem}" for problem in final.problems)
+        report = check(read_events(self.deeds.events))
+        yield from (f"{finding.anomaly}: {finding.message}" for finding in report.findings)
+        copiers = [client for client in self.clients if isinstance(client, TransactionalProducer)]
+        yield from check_copies(copiers, final)
 
     def _live(self, end_ms: int) -> None:
         while self._step(end_ms):
@@ -370,9 +380,6 @@ class World:
     @property
     def calls(self) -> int:
         return sum(client.calls for client in (*self.clients, *self.twins))
-
-    def count(self, outcome: Outcome) -> int:
-        return sum(transaction.outcome is outcome for transaction in self.deeds.transactions)
 
 
 class _Founder(ClientProcess):

@@ -1,0 +1,31 @@
+"""Whether copiers copied exactly once: a check of its own beside the history's, by the values alone.
+
+Every input before a group's position has one output in each output partition of its copier, and none after has one.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fencepost.simulation.consumers import FinalReader
+from fencepost.simulation.producers import TransactionalProducer
+
+COPY_MARK = ">"
+
+
+def check_copies(copiers: Sequence[TransactionalProducer], final: FinalReader) -> Iterator[str]:
+    for copier in copiers:
+        source = copier.input
+        if source is None or (copier.group, source) not in final.positions:
+            continue
+        position = final.positions[copier.group, source]
+        for target in copier.outputs:
+            copied = Counter(
+                value.partition(COPY_MARK)[0] for _, value in final.committed[target] if COPY_MARK in value
+            )
+            for offset, value in final.committed[source]:
+                expected = 1 if offset < position else 0
+                if copied[value] != expected:
+                    yield (
+                        f"not-exactly-once: {value} at {source} {offset} was copied {copied[value]} times to {target}; "
+                        f"{copier.group} stands at {position}"
+                    )
