@@ -1,0 +1,138 @@
+"""Streaming queries on the source: restarts, a crash in the first batch, Trigger.AvailableNow, lag, what a user sees."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.extras import require_arrow
+
+require_arrow()
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
+
+from fencepost.client import Admin, NewTopic, Producer  # noqa: E402
+from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
+from tests.spark.sessions import spark_session  # noqa: E402
+
+_serial = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    with spark_session(with_connector=True) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[FencepostProcess]:
+    with FencepostProcess() as process:
+        yield process
+
+
+@pytest.fixture
+def topic(broker: FencepostProcess) -> str:
+    return create(broker)
+
+
+def create(broker: FencepostProcess) -> str:
+    name = f"stream-{next(_serial)}"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(NewTopic(name, 2))
+    return name
+
+
+def send(broker: FencepostProcess, topic: str, numbers: Iterable[int]) -> None:
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in numbers:
+            producer.send(topic, b"%d" % number, partition=number % 2)
+
+
+def load(spark: Any, broker: FencepostProcess, topic: str, *, source: str = "fencepost", **options: str) -> Any:
+    reader = spark.readStream.format(source).option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+class Collected:
+    """A sink that shows what it was given, batch by batch, and can die in the midst of one."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[int]] = {}
+        self.dies_in: int | None = None
+
+    def __call__(self, batch: Any, number: int) -> None:
+        self.batches[number] = sorted(int(row.value) for row in batch.select("value").collect())
+        if number == self.dies_in:
+            raise LookupError("the driver dies here")
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for batch in self.batches.values() for number in batch]
+
+    def run(self, rows: Any, checkpoint: Path) -> Any:
+        """Everything that is there now; returns the ended query."""
+        writer = rows.writeStream.foreachBatch(self).option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return query
+
+
+def test_a_query_goes_on_where_its_checkpoint_ends(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path
+) -> None:
+    collected = Collected()
+    rows = load(spark, broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="40")
+    send(broker, topic, range(100))
+    query = collected.run(rows, tmp_path)
+    assert sorted(collected.numbers) == list(range(100))
+    assert [len(batch) for batch in collected.batches.values()] == [40, 40, 20]
+    (source,) = query.recentProgress[0]["sources"]
+    # What is behind, by the progress report alone.
+    assert source["latestOffset"] == f'{{"{topic}": {{"0": 50, "1": 50}}}}'
+    send(broker, topic, range(100, 110))
+    collected.run(rows, tmp_path)
+    assert sorted(collected.numbers) == list(range(110))
+    before = len(collected.batches)
+    collected.run(rows, tmp_path)
+    assert len(collected.batches) == before
+
+
+def test_a_crash_in_the_first_batch_loses_nothing_with_latest(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    send(broker, topic, range(10))
+    collected = Collected()
+    collected.dies_in = 0
+    with pytest.raises(StreamingQueryException, match="the driver dies here"):
+        collected.run(load(spark, broker, topic, startingOffsets="latest"), tmp_path)
+    first = collected.batches[0]
+    send(broker, topic, range(10, 20))
+    collected.dies_in = None
+    collected.run(load(spark, broker, topic, startingOffsets="latest"), tmp_path)
+    assert collected.batches[0] == first
+    assert sorted(collected.numbers) == list(range(10, 20))
+
+
+def test_a_checkpoint_moves_from_sparks_source_and_back(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path
+) -> None:
+    collected = Collected()
+    for number, source in enumerate(["kafka", "fencepost", "kafka", "fencepost"]):
+        send(broker, topic, range(number * 10, number * 10 + 10))
+        collected.run(load(spark, broker, topic, source=source, startingOffsets="earliest"), tmp_path)
+        assert sorted(collected.numbers) == list(range(number * 10 + 10))
+
+
+def test_an_error_tells_a_user_what_to_do(spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException, StreamingQueryException
+
+    with pytest.raises(PySparkException, match=r"Did you mean 'kafka\.security\.protocol'\?"):
+        load(spark, broker, topic, **{"kafka.securty.protocol": "SSL"})
+    with pytest.raises(StreamingQueryException, match="topic 'nowhere' does not exist"):
+        Collected().run(load(spark, broker, "nowhere"), tmp_path)
