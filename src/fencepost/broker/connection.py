@@ -5,6 +5,8 @@ handler returns) lets the next one start at once; any other parked call mutes th
 Answers leave in the order of the requests, all that are ready in one write.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from fencepost.wire.framing import response_frame
 class Call:
     """One request on its way: who asks, in which version."""
 
-    connection: "Connection"
+    connection: Connection
     api_key: int
     version: int
     correlation_id: int

@@ -1,5 +1,7 @@
 """How a coordinator writes to and loads from its internal topic: through the same partitions as everybody else."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +59,7 @@ def check_internal_overrides(name: str, config: TopicConfig) -> None:
         )
 
 
-def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
+def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
     """What a coordinator runtime appends with; its promise is resolved when the records are durable."""
 
     def append(
@@ -97,7 +99,7 @@ def appender(node: "Node", topic: str) -> Callable[..., Promise[AppendOutcome]]:
 class Loader:
     """Replays an internal topic into its coordinator in steps, so that a long log does not hold up everything else."""
 
-    def __init__(self, node: "Node", topic: str, runtime: "CoordinatorRuntime[Any, Any]") -> None:
+    def __init__(self, node: Node, topic: str, runtime: CoordinatorRuntime[Any, Any]) -> None:
         self._node = node
         self._topic = topic
         self._runtime = runtime

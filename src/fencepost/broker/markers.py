@@ -5,6 +5,8 @@ that wait for it, once it is durable. The one sender that could be remote: with 
 led elsewhere leave here as WriteTxnMarkers.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from fencepost.broker.topic_names import OFFSETS_TOPIC
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-def send_markers(node: "Node", order: MarkerOrder, done: MarkerDone) -> None:
+def send_markers(node: Node, order: MarkerOrder, done: MarkerDone) -> None:
     """Have a marker written to each partition of a transaction; `done` is called for each when it is durable."""
     now_ms = node.clock.wall_ms()
     for partition in order.partitions:
@@ -25,7 +27,7 @@ def send_markers(node: "Node", order: MarkerOrder, done: MarkerDone) -> None:
 
 
 def write_marker(
-    node: "Node", order: MarkerOrder, topic_partition: TopicPartition, now_ms: int, done: MarkerDone
+    node: Node, order: MarkerOrder, topic_partition: TopicPartition, now_ms: int, done: MarkerDone
 ) -> None:
     """One marker in one partition; `done` is called when it is durable and what waits for it is decided."""
     topic, index = topic_partition

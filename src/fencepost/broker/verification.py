@@ -5,7 +5,6 @@ the log hands out must still be the current one when the batch is appended, so t
 overtaken opens nothing.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
@@ -41,19 +40,18 @@ def ask_coordinator(
     partitions: list[TopicPartition],
     *,
     adds: bool,
-) -> Promise[Mapping[TopicPartition, ErrorCode]]:
+) -> Promise[dict[TopicPartition, ErrorCode]]:
     """The coordinator's word on each partition, in the codes that partition leaders pass on."""
-    answer: Promise[Mapping[TopicPartition, ErrorCode]] = Promise()
     caller = Caller(call.client_id or "", call.client_host, call.connection.number)
-
-    def translated(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        fenced = ErrorCode.PRODUCER_FENCED
-        answer.resolve(
-            {key: ErrorCode.INVALID_PRODUCER_EPOCH if code is fenced else code for key, code in errors.items()}
-        )
-
-    coordinator = node.transactions.coordinator
-    coordinator.verify_or_add(transactional_id, producer_id, producer_epoch, partitions, add=adds, caller=caller).then(
-        translated
+    asked = node.transactions.coordinator.verify_or_add(
+        transactional_id, producer_id, producer_epoch, partitions, add=adds, caller=caller
     )
+    if asked.done and ErrorCode.PRODUCER_FENCED not in asked.value.values():
+        return asked
+    answer: Promise[dict[TopicPartition, ErrorCode]] = Promise()
+    asked.then(lambda errors: answer.resolve({key: _told(code) for key, code in errors.items()}))
     return answer
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

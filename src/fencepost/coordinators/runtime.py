@@ -226,27 +226,40 @@ class CoordinatorRuntime(Generic[M, E]):
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         verification_guard: VerificationGuard | None = None,
+        now: Now | None = None,
     ) -> Promise[Written]:
         """Append entries and apply them; the promise is resolved when they are durable or rolled back.
 
         Without entries this is a read that must not show what could still be lost: it is resolved once everything
-        written before it is. `replay=False` is for a writer whose state already shows what it writes.
+        written before it is. `replay=False` is for a writer whose state already shows what it writes. Who knows what
+        time it is says so: a write that is durable at once need not look again.
         """
         shard = self._active(partition)
         if not entries:
             return self._after_pending(shard)
-        records = [self._encode(entry) for entry in entries]
-        outcome = self._try_append(partition, records, producer_id, producer_epoch, verification_guard)
-        if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
-            self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
-            return Promise.resolved(Written(outcome.value.error_code, self._now()))
-        if outcome.done and not shard.pending:
-            # Durable already and nobody to wait for, as always without a sync: nothing will have to be undone.
-            if replay:
-                for position, entry in enumerate(entries, shard.next_position):
-                    shard.machine.replay(position, producer_id, entry)
-            shard.next_position += len(entries)
-            return Promise.resolved(Written(ErrorCode.NONE, self._now()))
+        try:
+            outcome = self._append(
+                partition,
+                [self._encode(entry) for entry in entries] if len(entries) > 1 else (self._encode(entries[0]),),
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=producer_id != NO_PRODUCER_ID,
+                verification_guard=verification_guard,
+            )
+        except KafkaError as error:
+            outcome = Promise.resolved(AppendOutcome(error.code))
+        if outcome.done:
+            error_code = outcome.value.error_code
+            if error_code is not ErrorCode.NONE:
+                self._events(WriteFailed(self.topic, partition, error_code, 0))
+                return Promise.resolved(Written(error_code, now or self._now()))
+            if not shard.pending:
+                # Nobody to wait for, as always without a sync: nothing will have to be undone.
+                if replay:
+                    for position, entry in enumerate(entries, shard.next_position):
+                        shard.machine.replay(position, producer_id, entry)
+                shard.next_position += len(entries)
+                return Promise.resolved(Written(ErrorCode.NONE, now or self._now()))
         write: _Write[E] = _Write(entries if replay else (), producer_id)
         if self._apply_when is ApplyWhen.APPENDED:
             self._apply(shard, write)
@@ -266,26 +279,6 @@ class CoordinatorRuntime(Generic[M, E]):
         done: Promise[Written] = Promise()
         last.then(done.resolve)
         return done
-
-    def _try_append(
-        self,
-        partition: int,
-        records: Sequence[JournalRecord],
-        producer_id: int,
-        producer_epoch: int,
-        verification_guard: VerificationGuard | None,
-    ) -> Promise[AppendOutcome]:
-        try:
-            return self._append(
-                partition,
-                records,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                transactional=producer_id != NO_PRODUCER_ID,
-                verification_guard=verification_guard,
-            )
-        except KafkaError as error:
-            return Promise.resolved(AppendOutcome(error.code))
 
     def _apply(self, shard: _Shard[M, E], write: _Write[E]) -> None:
         for index, entry in enumerate(write.entries):

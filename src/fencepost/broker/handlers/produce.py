@@ -3,6 +3,8 @@
 Topic ids instead of names from v13; error messages and record errors from v8; the current leader from v10.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+_ACKS = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 TOPIC_ID_VERSION = 13
 # From these versions on a producer knows TRANSACTION_ABORTABLE, and has partitions added for it.
 ABORTABLE_VERSION = 11
@@ -41,6 +44,8 @@ _COORDINATOR_AWAY = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+_Batch = tuple[ProduceRequest.TopicProduceData, int, BatchHeader]
+"""Its topic, its partition's index and its header."""
 Verdicts = dict[TopicPartition, KafkaError | VerificationGuard | None]
 """Per partition: refused, or the guard to append with."""
 # Of a partition that refuses, the answer tells the log start, but not with these.
@@ -57,25 +62,27 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
 
 
 def produce(
-    node: "Node", call: Call, request: ProduceRequest
+    node: Node, call: Call, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     if request.transactional_id is None:
         if _has_transactional_records(request):
             return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif len(_transactional_producers(request)) > 1:
+        if request.acks not in _ACKS:
+            return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return _append(node, call, request, {})
+    batches = _transactional_batches(request)
+    if len({header.producer_id for _, _, header in batches}) > 1:
         return _refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+    if request.acks not in _ACKS:
         return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
-    if request.transactional_id is not None:
-        verdicts, to_ask = _begin_verification(node, call, request)
-        if to_ask:
-            return _produce_verified(node, call, request, verdicts, to_ask)
-        return _append(node, call, request, verdicts)
-    return _append(node, call, request, {})
+    verdicts, to_ask = _begin_verification(node, call, batches)
+    if to_ask:
+        return _produce_verified(node, call, request, verdicts, to_ask)
+    return _append(node, call, request, verdicts)
 
 
 def _append(
-    node: "Node", call: Call, request: ProduceRequest, verdicts: Verdicts
+    node: Node, call: Call, request: ProduceRequest, verdicts: Verdicts
 ) -> ProduceResponse | Promise[ProduceResponse] | None:
     """Append every batch that may be; answer when all are as durable as asked."""
     acks = request.acks
@@ -102,7 +109,9 @@ def _append(
                         partition = None
                         raise verdict
                     guard = verdict
-                appended = partition.append(memoryview(data.records), Origin.CLIENT, now_ms, guard)
+                records = data.records
+                batch = records if type(records) is memoryview else memoryview(records)
+                appended = partition.append(batch, Origin.CLIENT, now_ms, guard)
             except KafkaError as error:
                 has_error = True
                 _refuse(answer, error, partition)
@@ -122,7 +131,7 @@ def _append(
     return _when_all_durable(response, waiting) if waiting else response
 
 
-def _partition_of(node: "Node", call: Call, topic: ProduceRequest.TopicProduceData, index: int) -> Partition:
+def _partition_of(node: Node, call: Call, topic: ProduceRequest.TopicProduceData, index: int) -> Partition:
     if call.version >= TOPIC_ID_VERSION:
         partition = node.partition_by_id(topic.topic_id, index)
     else:
@@ -133,41 +142,33 @@ def _partition_of(node: "Node", call: Call, topic: ProduceRequest.TopicProduceDa
 
 
 def _begin_verification(
-    node: "Node", call: Call, request: ProduceRequest
+    node: Node, call: Call, batches: list[_Batch]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
     """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}
     to_ask: dict[TopicPartition, BatchHeader] = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is None or not has_transactional_records(data.records):
-                continue
-            header = read_header(data.records)
-            try:
-                partition = _partition_of(node, call, topic, data.index)
-            except KafkaError:
-                continue
-            key = (partition.topic, partition.index)
-            try:
-                guard = begin_verification(
-                    node,
-                    partition,
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    adds=call.version >= ADDING_VERSION,
-                )
-            except KafkaError as error:
-                verdicts[key] = error
-                continue
-            if guard is not None:
-                verdicts[key] = guard
-                to_ask[key] = header
+    adds = call.version >= ADDING_VERSION
+    for topic, index, header in batches:
+        try:
+            partition = _partition_of(node, call, topic, index)
+        except KafkaError:
+            continue
+        key = (partition.topic, index)
+        try:
+            guard = begin_verification(
+                node, partition, header.producer_id, header.producer_epoch, header.base_sequence, adds=adds
+            )
+        except KafkaError as error:
+            verdicts[key] = error
+            continue
+        if guard is not None:
+            verdicts[key] = guard
+            to_ask[key] = header
     return verdicts, to_ask
 
 
 def _produce_verified(
-    node: "Node", call: Call, request: ProduceRequest, verdicts: Verdicts, to_ask: dict[TopicPartition, BatchHeader]
+    node: Node, call: Call, request: ProduceRequest, verdicts: Verdicts, to_ask: dict[TopicPartition, BatchHeader]
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     """Ask the coordinator, then append what it allows. The connection's next request waits for the append."""
     assert request.transactional_id is not None
@@ -242,16 +243,16 @@ def _when_all_durable(
     return promise
 
 
-def _transactional_producers(request: ProduceRequest) -> set[int]:
-    return {
-        read_header(data.records).producer_id
+def _transactional_batches(request: ProduceRequest) -> list[_Batch]:
+    return [
+        (topic, data.index, read_header(data.records))
         for topic in request.topic_data
         for data in topic.partition_data
         if data.records is not None and has_transactional_records(data.records)
-    }
+    ]
 
 
-def _tell_duplicate(node: "Node", partition: Partition, records: Buffer, appended: Appended) -> None:
+def _tell_duplicate(node: Node, partition: Partition, records: Buffer, appended: Appended) -> None:
     header = read_header(records)
     node.events.emit(
         DuplicateBatch(
@@ -310,7 +311,7 @@ def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> Produce
 
 
 def _tell_refusal(
-    node: "Node",
+    node: Node,
     call: Call,
     topic: str,
     data: ProduceRequest.TopicProduceData.PartitionProduceData,

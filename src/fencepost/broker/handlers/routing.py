@@ -1,5 +1,7 @@
 """Handlers that only route: a coordinator's method answers, the connection is closed where it says so."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +22,10 @@ def caller_of(call: Call) -> Caller:
     return Caller(call.client_id or "", call.client_host, call.connection.number)
 
 
-def routed(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method, *, pipelined: bool = False) -> Handler:
+def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, *, pipelined: bool = False) -> Handler:
     """A handler that hands the request to a coordinator's method."""
 
-    def handle(node: "Node", call: Call, request: Any) -> Any:
+    def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
         return answer.value if answer.done else answer
@@ -31,10 +33,10 @@ def routed(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method, *,
     return Handler(handle, pipelined)
 
 
-def routed_or_dropped(host_of: "Callable[[Node], CoordinatorHost[Any]]", method: Method) -> Handler:
+def routed_or_dropped(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> Handler:
     """The same, for calls that a ghost may send: those get no answer, and their connection ends."""
 
-    def handle(node: "Node", call: Call, request: Any) -> Any:
+    def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
         if answer.done and type(answer.value) is not DropConnection:

@@ -5,6 +5,8 @@ ListTransactions (0-2). To the group coordinator, after the transaction coordina
 To the partitions: WriteTxnMarkers (1-2).
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
@@ -42,11 +44,11 @@ _MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _MarkerPartitionResult = _MarkerResult.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult
 
 
-def _transactions(node: "Node") -> Transactions:
+def _transactions(node: Node) -> Transactions:
     return node.transactions
 
 
-def txn_offset_commit(node: "Node", call: Call, request: TxnOffsetCommitRequest) -> Promise[TxnOffsetCommitResponse]:
+def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -> Promise[TxnOffsetCommitResponse]:
     reply: Promise[TxnOffsetCommitResponse] = Promise()
 
     def commit(guard: VerificationGuard | None) -> None:
@@ -103,7 +105,7 @@ def _refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetComm
 
 
 def write_txn_markers(
-    node: "Node", call: Call, request: WriteTxnMarkersRequest
+    node: Node, call: Call, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
     """From an administrator who ends a hanging transaction by hand, or from another broker's coordinator."""
     response = WriteTxnMarkersResponse()
@@ -113,7 +115,7 @@ def write_txn_markers(
     partition_result = topic_result.WritableTxnMarkerPartitionResult
     left = 1
 
-    def one_written(answer: "_MarkerPartitionResult | None", error: ErrorCode) -> None:
+    def one_written(answer: _MarkerPartitionResult | None, error: ErrorCode) -> None:
         nonlocal left
         if answer is not None:
             answer.error_code = error

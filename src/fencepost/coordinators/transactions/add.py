@@ -5,6 +5,8 @@ waits for that, up to `add.partitions.to.txn.retry.backoff.max.ms`, before it is
 waited together are written together.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterable
 
@@ -152,11 +154,11 @@ class Adds:
             partitions = own_target.partitions if target is None else target.partitions | own_target.partitions
             target = own_target if target is None else target._replace(partitions=partitions)
         if target is not None:
-            self._write(metadata, target, admitted)
+            self._write(metadata, target, admitted, now)
         for call, answer in answers:
             call.reply.resolve(answer)
 
-    def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall]) -> None:
+    def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall], now: Now) -> None:
         if metadata.record.state in AT_REST:
             metadata.guard.transaction_began()
 
@@ -164,7 +166,7 @@ class Adds:
             for call in calls:
                 call.reply.resolve(error)
 
-        self._ledger.write(metadata, target, written)
+        self._ledger.write(metadata, target, written, now)
 
     def _tell_refusal(self, call: AddCall, metadata: TransactionMetadata | None, refusal: KafkaError, now: Now) -> None:
         ledger = self._ledger

@@ -4,6 +4,8 @@ Up to version 3 AddPartitionsToTxn comes from a client and adds to one transacti
 spoils the call. From version 4 brokers send it for many transactions at a time, to add or only to verify.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 
 from fencepost.coordinators.context import Caller, Now, Topics

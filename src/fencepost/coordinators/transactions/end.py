@@ -29,12 +29,12 @@ _COMPLETED_AS = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState
 
 def check_identity(record: TransactionRecord, given: ProducerPair) -> None:
     current = record.client_pair
+    if given == current:
+        return
     if given.producer_id != current.producer_id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, RefusalCause.OTHER_PRODUCER_ID)
-    if given.producer_epoch != current.producer_epoch:
-        is_old = given.producer_epoch < current.producer_epoch
-        cause = RefusalCause.STALE_EPOCH if is_old else RefusalCause.FUTURE_EPOCH
-        raise Refused(ErrorCode.PRODUCER_FENCED, cause)
+    is_old = given.producer_epoch < current.producer_epoch
+    raise Refused(ErrorCode.PRODUCER_FENCED, RefusalCause.STALE_EPOCH if is_old else RefusalCause.FUTURE_EPOCH)
 
 
 def decide_end_protocol_1(metadata: TransactionMetadata, is_commit: bool, now: Now) -> TransactionRecord | None:

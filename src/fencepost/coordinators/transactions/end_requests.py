@@ -1,5 +1,7 @@
 """EndTxn 0-5 as a request: which protocol it speaks, the writing, and the answer in each version."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from fencepost.coordinators.context import Caller, Now
@@ -57,10 +59,10 @@ class EndRequests:
             return Promise.resolved(_answer(refusal.code, NO_PAIR, version))
         if target is None:
             return Promise.resolved(_answer(ErrorCode.NONE, metadata.record.client_pair, version))
-        return self._write(metadata, target, version, caller)
+        return self._write(metadata, target, version, caller, now)
 
     def _write(
-        self, metadata: TransactionMetadata, target: TransactionRecord, version: int, caller: Caller
+        self, metadata: TransactionMetadata, target: TransactionRecord, version: int, caller: Caller, now: Now
     ) -> EndReply:
         reply: EndReply = Promise()
         old = metadata.record
@@ -78,7 +80,7 @@ class EndRequests:
                 )
                 self._ledger.events(rotated)
 
-        self._ledger.write_decision(metadata, target, prepared)
+        self._ledger.write_decision(metadata, target, prepared, now)
         return reply
 
 

@@ -1,5 +1,7 @@
 """InitProducerId 0-6 as a request: the checks that need no state, the writing, and the answer in each version."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from fencepost.config import BrokerConfig
@@ -108,7 +110,7 @@ class InitRequests:
                 again = ErrorCode.CONCURRENT_TRANSACTIONS
                 reply.resolve(_refusal(again if error is ErrorCode.NONE else error, version))
 
-            fence_and_abort(self._ledger, metadata, new, _cause(call), caller, aborted)
+            fence_and_abort(self._ledger, metadata, new, _cause(call), caller, aborted, now)
         else:
 
             def written(error: ErrorCode, now: Now) -> None:
@@ -121,7 +123,7 @@ class InitRequests:
                 ongoing = ProducerPair(new.producer_id, new.producer_epoch) if is_kept else NO_PAIR
                 reply.resolve(_answer(new.client_pair, ongoing))
 
-            self._ledger.write(metadata, new, written)
+            self._ledger.write(metadata, new, written, now)
 
     def _tell(
         self,

@@ -5,6 +5,8 @@ marker is durable, Complete is durable. Also what every call needs: finding an i
 decides nothing about the protocol; decisions come from init, add and end as the record to be written.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -129,13 +131,13 @@ class Ledger:
 
     # Writing
 
-    def write(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done) -> None:
+    def write(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, now: Now) -> None:
         """Write the next record of an id; `done` is called when it is durable and applied, or has failed."""
         metadata.begin(target.state)
-        self._write_begun(metadata, target, done)
+        self._write_begun(metadata, target, done, now)
 
     def write_decision(
-        self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, *, is_fence: bool = False
+        self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, now: Now, *, is_fence: bool = False
     ) -> None:
         """Write Prepare*, tell `done` once that is durable, then see the transaction through to its end."""
         if is_fence:
@@ -149,9 +151,9 @@ class Ledger:
             if error is ErrorCode.NONE and not metadata.is_abandoned:
                 self._complete_soon(metadata)
 
-        self._write_begun(metadata, target, prepared)
+        self._write_begun(metadata, target, prepared, now)
 
-    def _write_begun(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done) -> None:
+    def _write_begun(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, now: Now) -> None:
         metadata.check(target)
         entry = TransactionEntry(metadata.transactional_id, target)
 
@@ -162,10 +164,10 @@ class Ledger:
             else:
                 metadata.cancel()
             done(error, outcome.now)
-            if not metadata.is_busy and metadata.waiters:
+            if metadata.waiters and not metadata.is_busy:
                 self.when_idle(metadata, outcome.now)
 
-        self.runtime.schedule_write(metadata.partition, [entry]).then(written)
+        self.runtime.schedule_write(metadata.partition, (entry,), now=now).then(written)
 
     # Completing
 
@@ -270,18 +272,17 @@ class Ledger:
                 self.when_applied(metadata, outcome.now)
             elif metadata.is_abandoned:
                 return
-            elif error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            else:
+                # Whatever the reason, a full disk above all: every marker is there, so it ends as it was decided.
                 due_ms = outcome.now.monotonic_ms + RETRY_BACKOFF_MS
                 self.timers.schedule(
                     ("complete", metadata.transactional_id), due_ms, lambda now: self._complete(metadata, now)
                 )
                 return
-            else:
-                metadata.cancel()
             if metadata.waiters:
                 self.when_idle(metadata, outcome.now)
 
-        self.runtime.schedule_write(metadata.partition, [entry]).then(written)
+        self.runtime.schedule_write(metadata.partition, (entry,), now=now).then(written)
 
     # Giving up
 

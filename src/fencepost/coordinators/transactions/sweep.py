@@ -5,6 +5,8 @@ monotonic clock, counted from when a transaction began here, or from what was le
 lie in a heap and are met at Kafka's two sweep intervals: ten thousand ids that do nothing cost nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from fencepost.config import BrokerConfig
@@ -47,6 +49,7 @@ def fence_and_abort(
     cause: FencingCause,
     caller: Caller,
     done: Callable[[ErrorCode, Now], None],
+    now: Now,
 ) -> None:
     """Abort an open transaction without its client, and shut that client out."""
     old = metadata.record
@@ -58,7 +61,7 @@ def fence_and_abort(
             tell_fencing(ledger, metadata.transactional_id, old, target, cause, caller, now)
         done(error, now)
 
-    ledger.write_decision(metadata, target, prepared, is_fence=True)
+    ledger.write_decision(metadata, target, prepared, now, is_fence=True)
 
 
 def tell_abort(
@@ -179,7 +182,7 @@ class Sweep:
             elif not metadata.is_abandoned and metadata.record.state is TransactionState.ONGOING:
                 self._schedule_timeout(metadata, now.monotonic_ms)
 
-        fence_and_abort(self._ledger, metadata, target, cause, BROKER_ITSELF, done)
+        fence_and_abort(self._ledger, metadata, target, cause, BROKER_ITSELF, done, now)
 
     def _tell_timeout(self, metadata: TransactionMetadata, record: TransactionRecord, now: Now) -> None:
         self._ledger.events(

@@ -30,7 +30,9 @@ _VALUE_HEAD = struct.Struct(">hqhib")
 _TIMESTAMPS = struct.Struct(">qq")
 _TAGGED_ID = struct.Struct(">bbq")
 _TAGGED_SHORT = struct.Struct(">bbh")
+_TAG_COUNTS = [bytes((count,)) for count in range(5)]
 PARTITION_SETS_CACHED_MAX = 1024
+KEYS_CACHED_MAX = 16_384
 
 
 class TransactionEntry(NamedTuple):
@@ -45,8 +47,7 @@ class TransactionJournal:
         self._transaction_version = transaction_version
 
     def encode_entry(self, entry: TransactionEntry) -> JournalRecord:
-        name = entry.transactional_id.encode()
-        key = _KEY.pack(KEY_VERSION, len(name)) + name
+        key = _pack_key(entry.transactional_id)
         if entry.record is None:
             return JournalRecord(key, None)
         if self._transaction_version() >= 1:
@@ -84,6 +85,12 @@ def pack_value_with_tags(record: TransactionRecord) -> bytes:
     return b"".join((head, partitions, timestamps, _pack_tags(record)))
 
 
+@lru_cache(maxsize=KEYS_CACHED_MAX)
+def _pack_key(transactional_id: str) -> bytes:
+    name = transactional_id.encode()
+    return _KEY.pack(KEY_VERSION, len(name)) + name
+
+
 @lru_cache(maxsize=PARTITION_SETS_CACHED_MAX)
 def _pack_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     parts = []
@@ -107,7 +114,7 @@ def _pack_tags(record: TransactionRecord) -> bytes:
         tags.append(_TAGGED_SHORT.pack(2, 2, record.client_transaction_version))
     if record.next_producer_epoch != NO_PRODUCER_EPOCH:
         tags.append(_TAGGED_SHORT.pack(3, 2, record.next_producer_epoch))
-    return bytes((len(tags),)) + b"".join(tags)
+    return b"".join((_TAG_COUNTS[len(tags)], *tags))
 
 
 def _to_value(record: TransactionRecord) -> TransactionLogValue:
