@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.cli import check_history, configs, consume, dump, groups, produce, run, tap, topics, txn
+from fencepost.cli import check_history, configs, consume, dump, groups, lag, produce, run, tap, topics, txn
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
@@ -34,6 +34,7 @@ ORDER = (
     "groups",
     "configs",
     "txn",
+    "lag",
     "dump",
     "tap",
     "check-history",
@@ -90,6 +91,7 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dump", epilog=dump.EPILOG)(dump.dump)

@@ -11,7 +11,7 @@ from fencepost.client import apis
 from fencepost.client.admin import AsyncAdmin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.fetched import AbortedTransaction
+from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction
 from fencepost.client.values import (
     IsolationLevel,
     PartitionMetadata,
@@ -33,6 +33,7 @@ from fencepost.wire.batch import (
     read_marker,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records import read_records
 
 FETCH_MAX_BYTES = 8 * 1024 * 1024
 HIDDEN = (
@@ -76,6 +77,7 @@ class FetchedStretch(NamedTuple):
     batches: list[FetchedBatch]
     aborted: list[AbortedTransaction]
     offsets: PartitionOffsets
+    view: memoryview
 
 
 def java_hash(text: str) -> int:
@@ -176,7 +178,8 @@ class ClusterView(AsyncAdmin):
             listed = result.aborted_transactions or ()
             aborted = [AbortedTransaction(one.first_offset, one.producer_id) for one in listed]
             offsets = PartitionOffsets(result.log_start_offset, result.last_stable_offset, result.high_watermark)
-            return FetchedStretch(_whole_batches(memoryview(result.records or b""), offset), aborted, offsets)
+            view = memoryview(result.records or b"")
+            return FetchedStretch(_whole_batches(view, offset), aborted, offsets, view)
 
         return await self._cluster.retrying(attempt, fatal=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
 
@@ -196,7 +199,10 @@ class ClusterView(AsyncAdmin):
     async def scan(self, partition: TopicPartition, start: int, end: int) -> PartitionScan:
         scan = PartitionScan(partition)
         async for batch in self.batches(partition, start, end):
-            scan.feed(batch.header, batch.marker())
+            header = batch.header
+            if header.base_offset < start and not header.is_control:
+                header = header._replace(record_count=records_from(batch.data, header, start))
+            scan.feed(header, batch.marker())
         return scan
 
     async def timestamp_at(self, partition: TopicPartition, offset: int) -> int | None:
@@ -213,6 +219,13 @@ class ClusterView(AsyncAdmin):
         listed = list(opened)
         times = await asyncio.gather(*(self.timestamp_at(each.partition, each.start_offset) for each in listed))
         return dict(zip(listed, times, strict=True))
+
+
+def records_from(data: memoryview, header: BatchHeader, start: int) -> int:
+    """How many records of a batch are at or after an offset. Only a batch that begins before it needs to be opened."""
+    if header.base_offset >= start:
+        return header.record_count
+    return sum(record.offset >= start for record in read_records(data, DECOMPRESSED_BATCH_MAX_BYTES))
 
 
 def _whole_batches(view: memoryview, offset: int) -> list[FetchedBatch]:

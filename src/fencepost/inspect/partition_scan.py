@@ -82,6 +82,10 @@ class PartitionScan:
             self.plain_record_count += header.record_count
             self.pieces.append((header.base_offset, header.record_count, None))
 
+    @property
+    def open_record_count(self) -> int:
+        return sum(transaction.record_count for transaction in self.open.values())
+
     def records_decided_below(self, offset: int) -> int:
         """Records before an offset that readers of committed records get: plain ones, and those of commits."""
         return sum(

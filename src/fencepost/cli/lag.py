@@ -1,0 +1,114 @@
+"""`fencepost lag`: how many records a group has still to read."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
+from fencepost.cli.options import Json
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+
+if TYPE_CHECKING:
+    from fencepost.inspect.lag import PartitionLag
+
+EPILOG = """\
+\b
+Examples:
+  fencepost lag billing                     records to come, of every partition
+  fencepost lag billing --exact --json      counted however far it is
+  fencepost lag billing --isolation-level read_uncommitted
+
+Markers, aborted records and compacted offsets are not records, so they are no lag. `3..5` means that three records will
+be read for certain and two more if open transactions commit; `<=900000` that it was too far to count without --exact.
+"""
+
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+
+
+def lag(
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="Only this topic; several times.")] = [],  # noqa: B006
+    exact: Annotated[bool, typer.Option("--exact", help="Count however many records there are.")] = False,
+    isolation_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="How the group reads: read_committed or read_uncommitted.")
+    ] = "read_committed",
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
+    as_json: Json = False,
+) -> None:
+    """Show how many records a group has still to read."""
+    from fencepost.client.values import IsolationLevel
+
+    if isolation_level not in ISOLATION_LEVELS:
+        raise typer.BadParameter(
+            f"{isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
+        )
+    level = IsolationLevel(ISOLATION_LEVELS.index(isolation_level))
+
+    async def work() -> "list[PartitionLag]":
+        from fencepost.inspect.lag import group_lag
+
+        async with open_view(bootstrap_server, command_config, profile) as view:
+            return await group_lag(view, group, topics=topic, isolation_level=level, is_exact=exact)
+
+    found = run_async(work())
+    if not found:
+        raise CommandFailed(f"group {group!r} has committed no offset" + (" there" if topic else ""))
+    counted = [each for each in found if each.lag_min is not None]
+    total_min = sum(each.lag_min or 0 for each in counted)
+    total_max = sum(each.lag_max or 0 for each in counted)
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "isolation_level": isolation_level,
+                "lag_min": total_min,
+                "lag_max": total_max,
+                "partitions": [each.document() for each in found],
+            }
+        )
+        return
+    print_table(
+        ("topic", "partition", "committed", "stable", "end", "lag", "note"),
+        [
+            (
+                each.partition.topic,
+                each.partition.partition,
+                each.committed_offset,
+                each.offsets.last_stable_offset,
+                each.offsets.high_watermark,
+                lag_text(each),
+                _note(each),
+            )
+            for each in found
+        ],
+    )
+    print(f"{group} has {_span(total_min, total_max)} records to read")
+
+
+def lag_text(each: "PartitionLag") -> str:
+    if each.lag_min is None or each.lag_max is None:
+        return "-"
+    if each.count is None:
+        return f"<={each.lag_max}"
+    return _span(each.lag_min, each.lag_max)
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}..{high}"
+
+
+def _note(each: "PartitionLag") -> str:
+    notes = []
+    if each.committed_offset is None:
+        notes.append("nothing committed: auto.offset.reset decides")
+    if each.count is not None and each.count.readable < each.count.certain:
+        notes.append(f"{each.count.certain - each.count.readable} wait behind an open transaction")
+    for pending in each.pending:
+        notes.append(f"pending offset {pending.offset} of producer {pending.producer_id}")
+    if each.is_unstable and not each.pending:
+        notes.append("a pending offset, hidden by the cluster")
+    if each.lost_offsets:
+        notes.append(f"{each.lost_offsets} offsets were deleted unread")
+    return "; ".join(notes)
