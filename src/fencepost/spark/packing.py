@@ -19,7 +19,7 @@ from fencepost.client.blocking import Admin
 from fencepost.spark import partition_kernels as kernels
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.routing import first_index, salts
-from fencepost.wire.arrow_records import BATCH_BYTES, decode_batches, encode_batches
+from fencepost.wire.arrow_records import decode_batches, encode_batches
 from fencepost.wire.batch import COMPRESSION_MASK, read_header
 
 GATHER_BYTES = 16 * 1024 * 1024
@@ -36,6 +36,7 @@ PACKED_SCHEMA = pa.schema(
     ]
 )
 PACKED_DDL = "salt int, topic string, partition int, records int, batch binary"
+_Packed = tuple[int, str, int, int, bytearray]
 _NO_BYTES, _NO_OFFSETS, _NO_CHOICE = np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64)
 
 
@@ -78,7 +79,7 @@ class _Packing:
     def pack(self, gathered: list[Any]) -> Iterator[Any]:
         table = pa.Table.from_batches(gathered).combine_chunks()
         columns = {name: _one(table.column(name)) for name in table.column_names}
-        packed: list[tuple[int, str, int, int, bytes]] = []
+        packed: list[_Packed] = []
         for topic, rows in self._by_topic(columns):
             packed.extend(self._pack_topic(topic, rows))
         if packed:
@@ -106,17 +107,16 @@ class _Packing:
             rows = pa.array(np.flatnonzero(codes == code))
             yield topic, {name: column.take(rows) for name, column in columns.items()}
 
-    def _pack_topic(self, topic: str, columns: dict[str, Any]) -> Iterator[tuple[int, str, int, int, bytes]]:
+    def _pack_topic(self, topic: str, columns: dict[str, Any]) -> Iterator[_Packed]:
         packer = self._packer
         count = self._partition_count(topic)
         values, keys, headers = columns["value"], columns.get("key"), columns.get("headers")
         rows = len(values)
-        starts = self._place(topic, columns, count, rows)
-        if starts is not None:
-            starts, order = starts
+        placed = self._place(topic, columns, count, rows)
+        starts: Any = np.array([0, rows])
+        if placed is not None:
+            starts, order = placed
             values, keys, headers = (None if c is None else c.take(order) for c in (values, keys, headers))
-        else:
-            starts = np.array([0, rows])
         now_ms = time.time_ns() // 1_000_000
         index, writers = first_index(topic, packer.indexes), packer.writers
         for partition in np.flatnonzero(np.diff(starts)):
@@ -191,12 +191,9 @@ def split(batch: bytearray, first_records: int) -> list[bytearray]:
             rows.column("value"),
             timestamps=rows.column("timestamp"),
             keys=rows.column("key"),
-            headers=rows.column("headers") if rows.column("headers").values.__len__() else None,
+            headers=rows.column("headers") if len(rows.column("headers").values) else None,
             batch_bytes=2**31 - 1,
             first_records=first_records,
             compression=header.attributes & COMPRESSION_MASK,
         )
     )
-
-
-__all__ = ["BATCH_BYTES", "PACKED_DDL", "Packer", "split"]

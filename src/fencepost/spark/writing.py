@@ -55,7 +55,9 @@ class Writer:
             failure = write_errors.pack(error)
             for _ in batches:
                 pass  # Spark wants its input read, or it reports the broken pipe instead.
-        rows = [(topic, partition, records, None) for (topic, partition), records in written.items()]
+        rows: list[tuple[str, int, int, str | None]] = [
+            (topic, partition, records, None) for (topic, partition), records in written.items()
+        ]
         if failure is not None:
             rows = [("", -1, 0, failure)]
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(_WRITTEN_SCHEMA)
