@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once bench lint format dist clean
+.PHONY: setup peers demo test test-fast exactly-once simulate mutants bench lint format dist clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,16 @@ test-fast: setup
 # 100,000 inputs through five clients under kill -9 of clients and broker; prints a table. About ten minutes.
 exactly-once: peers
 	$(BIN)/python -m tests.exactly_once
+
+# 500 worlds of 60 simulated seconds with every fault; prints a summary. About ten minutes on two cores.
+SEED ?= 0
+SEEDS ?= 500
+simulate: setup
+	$(BIN)/fencepost simulate --seed $(SEED) --seeds $(SEEDS) --seconds 60
+
+# Deliberately broken brokers, each of which the simulation or a named check must kill; prints the kill table.
+mutants: setup
+	$(BIN)/python -m tests.mutants
 
 bench: peers
 	$(BIN)/python -m bench

@@ -78,8 +78,8 @@ class Reader(ClientProcess):
             if polled:
                 operation.polled(polled)
             operation.ok()
-            yield Sleep(self.source.choice((5, 30, 100)))
-            if self.source.random() < 0.01:
+            yield Sleep(self.source.choice((10, 80, 250)))
+            if self.source.random() < 0.004:
                 offsets = dict.fromkeys(self.partitions, 0)
                 self.deeds.recorder.assign(self.name)
 

@@ -186,9 +186,7 @@ def _bit_flip(world: "World", kind: Fault) -> bool:
     world.disk.flip_bit(segment.log_path, position, bit)
     damaged = segment.file.read(found.position, found.header.size_bytes)
     if verify_crc(damaged, 0, found.header):
-        world.deeds.findings.append(
-            f"unnoticed-damage: a flipped bit at {position} of {segment.log_path} goes unnoticed"
-        )
+        world.deeds.findings.append(f"unnoticed-damage: a bit at {position} of {segment.log_path} flips")
     world.disk.flip_bit(segment.log_path, position, bit)
     return True
 

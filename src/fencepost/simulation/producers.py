@@ -1,8 +1,8 @@
 """Simulated producers: idempotent ones, and transactional ones of both protocols that copy or just write.
 
 They behave as real clients do: what was not acknowledged is sent again with its sequence, an abort after trouble takes
-a new epoch, a fenced producer ends its process. What they were told goes into the history; an outcome that a client cannot
-know stays unknown.
+a new epoch, a fenced producer ends its process. What they were told goes into the history; an outcome that a client
+cannot know stays unknown.
 """
 
 import enum
@@ -98,7 +98,7 @@ class IdempotentProducer(Producer):
             operation = self.deeds.recorder.send(self.process, [(name, value) for value in values])
             yield from self._send_all(batches, operation)
             operation.ok()
-            yield Sleep(self.source.choice((10, 60, 250)))
+            yield Sleep(self.source.choice((20, 150, 600)))
 
     def _send_all(self, batches: list[_Batch], operation: RecordedOperation) -> Steps[None]:
         """All at once, and again in order until each is acknowledged."""
@@ -169,7 +169,7 @@ class TransactionalProducer(Producer):
                     return
                 if verdict is Verdict.BEGIN_ANEW:
                     break
-                yield Sleep(self.source.choice((0, 0, 10, 60)))
+                yield Sleep(self.source.choice((0, 10, 80, 300)))
 
     # Identity
 

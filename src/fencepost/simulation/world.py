@@ -87,6 +87,7 @@ class World:
         self.clients: list[ClientProcess] = []
         self.twins: list[ClientProcess] = []
         self.steps = 0
+        self.restarts = -1
         self.aborted_by_broker = 0
         self.is_serving = False
         """The broker runs, and nothing is known to be wrong with its disk."""
@@ -191,6 +192,7 @@ class World:
                 raise
             self.die(f"start failed: {error.strerror}", None)
             return
+        self.restarts += 1
         self.invariants.started(self.machine.node)
         self.is_serving = True
 

@@ -1,0 +1,75 @@
+"""One seed: live through its world and say what came of it."""
+
+import dataclasses
+import gc
+import time
+import traceback
+from typing import Any
+
+from fencepost.history.operations import Outcome
+from fencepost.simulation.faults import Fault
+from fencepost.simulation.world import World
+
+ALL_FAULTS = frozenset(Fault)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    seconds: int
+    anomalies: tuple[str, ...]
+    digest: str
+    events: int
+    steps: int
+    calls: int
+    restarts: int
+    late_frames: int
+    transactions: dict[str, int]
+    """By what their clients know of their end: ok, fail, info."""
+    hits: dict[str, int]
+    """By fault."""
+    simulated_ms: int
+    cpu_seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def run_seed(seed: int, seconds: int, kinds: frozenset[Fault] = ALL_FAULTS, trace_file: str | None = None) -> Result:
+    """Whatever is thrown on the way is an anomaly like any other."""
+    begun = time.process_time()
+    world = World(seed, seconds, kinds, keeps_lines=trace_file is not None)
+    was_collecting = gc.isenabled()
+    gc.disable()  # one world is small, and finding that out again and again takes a sixth of the time
+    try:
+        anomalies = world.run()
+    except Exception:
+        anomalies = [f"exception: {traceback.format_exc()}", *world.deeds.findings]
+    finally:
+        if was_collecting:
+            gc.enable()
+    if trace_file is not None:
+        assert world.trace.lines is not None
+        with open(trace_file, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in world.trace.lines)
+    return Result(
+        seed,
+        seconds,
+        tuple(anomalies),
+        world.trace.digest,
+        world.trace.events,
+        world.steps,
+        world.calls,
+        world.restarts,
+        world.network.late_frames,
+        {outcome.value: world.deeds.transactions[outcome] for outcome in Outcome},
+        {kind.value: world.hits[kind] for kind in Fault},
+        world.scheduler.clock.monotonic_ms(),
+        time.process_time() - begun,
+    )
+
+
+def replay_command(seed: int, seconds: int, kinds: frozenset[Fault]) -> str:
+    """The one line that does it again."""
+    chosen = "" if kinds == ALL_FAULTS else " --faults " + ",".join(kind.value for kind in Fault if kind in kinds)
+    return f"fencepost simulate --seed {seed} --seconds {seconds}{chosen}"
