@@ -1,17 +1,16 @@
-"""A Prometheus endpoint with Kafka-like names, computed when it is asked for."""
+"""What a broker tells Prometheus, under Kafka-like names, computed when it is asked for."""
 
 import asyncio
 import socket
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
+from fencepost.shell.metrics_endpoint import serve_registry
 from fencepost.shell.running_broker import RunningBroker
 from fencepost.wire.catalog import ApiKey
-
-REQUEST_HEAD_BYTES_MAX = 8192
 
 
 class NodeCollector:
@@ -90,24 +89,4 @@ async def serve_metrics(broker: RunningBroker, bound: socket.socket) -> asyncio.
     registry = CollectorRegistry()
     registry.register(NodeCollector(broker))
     ProcessCollector(registry=registry)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
-            path = head.split(b" ", 2)[1] if head.count(b" ") >= 2 else b""
-            if path.split(b"?")[0] == b"/metrics":
-                status, kind, body = b"200 OK", b"text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)
-            else:
-                status, kind, body = b"404 Not Found", b"text/plain", b"see /metrics\n"
-            writer.write(
-                b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-                % (status, kind, len(body))
-            )
-            writer.write(body)
-            await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    return await asyncio.start_server(answer, sock=bound, limit=REQUEST_HEAD_BYTES_MAX)
+    return await serve_registry(registry, bound)
