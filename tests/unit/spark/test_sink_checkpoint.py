@@ -1,0 +1,46 @@
+"""Spark's offset log as the sink reads it."""
+
+import pytest
+
+from fencepost.client.values import TopicPartition
+from fencepost.spark.checkpoint import Checkpoint, parse_offsets, refuse_temporary
+from fencepost.spark.errors import FencepostSparkError, NotSupported
+
+HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
+
+
+def test_offsets_of_all_kafka_shaped_sources_are_merged_and_the_smaller_wins():
+    text = HEAD + '{"a":{"0":5,"1":7}}\n{"a":{"1":6},"b":{"0":1}}\n-\n0\n{"offset":1000,"timestamp":1000}'
+    assert parse_offsets(text) == {
+        TopicPartition("a", 0): 5,
+        TopicPartition("a", 1): 6,
+        TopicPartition("b", 0): 1,
+    }
+
+
+def test_where_a_first_batch_began_is_not_an_offset_to_commit():
+    assert parse_offsets(HEAD + '{"a":{"0":5},"@start:a":{"0":2}}') == {TopicPartition("a", 0): 5}
+
+
+def test_a_checkpoint_is_read_from_its_directory(tmp_path):
+    directory = tmp_path / "a place with spaces"
+    (directory / "offsets").mkdir(parents=True)
+    (directory / "offsets" / "3").write_text(HEAD + '{"a":{"0":5}}')
+    (directory / "metadata").write_text('{"id":"b7a0"}')
+    for location in (str(directory), directory.as_uri()):
+        checkpoint = Checkpoint(location)
+        assert checkpoint.query_id() == "b7a0"
+        assert checkpoint.offsets(3) == {TopicPartition("a", 0): 5}
+        with pytest.raises(FencepostSparkError, match="offsets/4"):
+            checkpoint.offsets(4)
+
+
+def test_a_temporary_checkpoint_is_refused():
+    with pytest.raises(NotSupported, match="checkpointLocation"):
+        refuse_temporary("file:/tmp/temporary-375ebcdf-aed5-41fe-8848-61eaa150d642")
+    refuse_temporary("file:/tmp/temporary-work")
+
+
+def test_something_else_is_not_taken_for_an_offset_log():
+    with pytest.raises(FencepostSparkError, match="not an offset log"):
+        parse_offsets("hello")
