@@ -1,4 +1,4 @@
-"""Streaming queries on the source: restarts, a crash in the first batch, Trigger.AvailableNow, lag, what a user sees."""
+"""Streaming queries on the source: restarts, a crash in the first batch, AvailableNow, lag, what a user sees."""
 
 import itertools
 from collections.abc import Iterable, Iterator
