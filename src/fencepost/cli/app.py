@@ -6,7 +6,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fencepost.cli import check_history, configs, consume, dump, groups, lag, produce, run, tap, topics, txn
+from fencepost.cli import (
+    check_history,
+    configs,
+    consume,
+    dump,
+    exporter,
+    groups,
+    lag,
+    produce,
+    run,
+    simulate,
+    tap,
+    topics,
+    txn,
+)
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
@@ -37,7 +51,9 @@ ORDER = (
     "lag",
     "dump",
     "tap",
+    "exporter",
     "check-history",
+    "simulate",
     "run",
     "demo",
     "version",
@@ -96,7 +112,9 @@ app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
 app.add_typer(tap.app, name="tap")
+app.command("exporter", epilog=exporter.EPILOG)(exporter.exporter)
 app.command("check-history", epilog=check_history.EPILOG)(check_history.check_history)
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 
 
 @app.command("demo")
