@@ -28,10 +28,12 @@ from fencepost.spark.outputs import Output, output_partitions, packed, touched, 
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
+from fencepost.spark.waiting import SlotWatch
 
 _log = logging.getLogger("fencepost.spark")
 
 ATTEMPTS_MAX = 4
+_NO_PACKAGE = "No module named 'fencepost'"
 SLOTS_TIMEOUT_SECONDS = 60
 _CRASHES = (
     "Python worker exited unexpectedly",
@@ -134,9 +136,10 @@ class Attempts:
     def _write_once(self, outputs: Sequence[Output]) -> dict[TopicPartition, int]:
         run, batch = self._run, self._batch
         assert self._decision is not None
-        counts = output_partitions(run.producer, outputs)
+        named = [output.topic for output in outputs if output.topic is not None]
+        counts = output_partitions(run.producer, [*named, *sorted(run.topics)])
         # A topic that only rows name may have any number of partitions.
-        known = None if any(output.topic is None for output in outputs) else sum(counts.values())
+        known = sum(counts[topic] for topic in set(named)) if len(named) == len(outputs) else None
         records: dict[TopicPartition, int] = {}
         if outputs:
             writers = self._writers(known)
@@ -147,7 +150,9 @@ class Attempts:
                 announced = touched(batches)
                 if announced:
                     run.producer.add(announced)
-            for row in written(batches, writers, run.producer.handle()):
+            with SlotWatch(self._spark, writers, batch.batch_id):
+                rows = written(batches, writers, run.producer.handle())
+            for row in rows:
                 if row["failure"] is not None:
                     raise write_errors.unpack(row["failure"])
                 where = TopicPartition(row["topic"], row["partition"])
@@ -156,6 +161,7 @@ class Attempts:
         run.producer.send_offsets(batch.group_id, marker.on(batch.offsets(outputs)))
         run.producer.commit()
         run.term = marker.term
+        run.topics.update(where.topic for where in records)
         return records
 
     def _writers(self, partitions: int | None) -> int:
@@ -202,6 +208,11 @@ class Attempts:
         timed_out = seconds * 1000 >= self._run.producer.timeout_ms
         if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
             raise self._timed_out() from error
+        if _NO_PACKAGE in str(error):
+            raise RequirementNotMet(
+                "the Python of the executors does not have fencepost",
+                "install it there, or, where they run on this machine, set PYSPARK_PYTHON to the Python of this driver",
+            ) from error
         if attempt == ATTEMPTS_MAX or not _is_worth_another_attempt(error):
             if isinstance(error, FencepostSparkError) or not isinstance(error, ClientError):
                 raise error

@@ -13,6 +13,7 @@ from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import is_connect, refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import sink_settings
+from fencepost.spark.shipping import ship
 
 
 def write_exactly_once(
@@ -42,6 +43,7 @@ def write_exactly_once(
     require_pyspark()
     require_arrow()
     refuse_dynamic_allocation(spark)
+    ship(spark)
     output = checked_output(df, topic)
     if topic is None:
         raise FencepostSparkError("write_exactly_once needs a topic to record the run in", "give topic=")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.errors import UnknownTopic
@@ -55,13 +55,13 @@ def checked_output(rows: Any, topic: str | None) -> Output:
     return Output(rows.select(*columns), topic)
 
 
-def output_partitions(producer: RunProducer, outputs: Sequence[Output]) -> dict[str, int]:
-    """The partition counts of the topics that are named beforehand, in their order."""
+def output_partitions(producer: RunProducer, topics: Iterable[str]) -> dict[str, int]:
+    """The partition counts of topics that are known beforehand, in their order."""
     counts = {}
-    for output in outputs:
-        if output.topic is not None and output.topic not in counts:
+    for topic in topics:
+        if topic not in counts:
             try:
-                counts[output.topic] = len(producer.topic(output.topic).partitions)
+                counts[topic] = len(producer.topic(topic).partitions)
             except UnknownTopic as error:
                 raise InvalidOutput(str(error), error.advice) from error
     return counts

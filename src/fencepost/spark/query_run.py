@@ -80,6 +80,8 @@ class QueryRun:
     """Of what this run has committed; None before its first commit."""
     fenced_by: Exception | None = None
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
+    topics: set[str] = dataclasses.field(default_factory=set)
+    """That rows have named so far: looked up by the driver once, not by every task."""
 
 
 _runs: dict[tuple[str, str], QueryRun] = {}

@@ -20,6 +20,7 @@ from fencepost.spark.query_run import query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkSettings, sink_settings
+from fencepost.spark.shipping import ship
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
 
@@ -109,6 +110,7 @@ class Transaction:
         require_pyspark()
         require_arrow()
         refuse_dynamic_allocation(spark)
+        ship(spark)
         context = query_context(spark, settings.checkpoint)
         run = run_of(
             context.key,
@@ -151,10 +153,15 @@ class Transaction:
             return
         if self.replayed:
             self.committed = attempts.skip()
-            # The state store of a stateful query needs this version: the plan has to run all the same.
-            self._df.write.format("noop").mode("overwrite").save()
+            self._run_plan()
             return
+        if not self._outputs:
+            self._run_plan()
         self.committed = attempts.write(self._outputs)
+
+    def _run_plan(self) -> None:
+        """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
+        self._df.write.format("noop").mode("overwrite").save()
 
 
 def client_id(application_id: str, name: str, batch: str) -> str:

@@ -5,9 +5,9 @@ attributes of the outer class. `messages.pyi` gives them to type checkers. Encod
 """
 
 import json
+import pkgutil
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 ZERO_UUID = bytes(16)
@@ -21,7 +21,10 @@ def snake_case(name: str) -> str:
 
 @cache
 def _schemas() -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(Path(__file__).with_name("schemas.json").read_bytes())
+    # By way of the loader: executors of Spark import the package from a zip file.
+    text = pkgutil.get_data(__package__, "schemas.json")
+    assert text is not None
+    decoded: dict[str, Any] = json.loads(text)
     return decoded
 
 
