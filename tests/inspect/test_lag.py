@@ -38,7 +38,7 @@ def consumed(broker: BrokerProcess, topic: str, start: int, isolation_level: str
     count, deadline = 0, time.monotonic() + DEADLINE_SECONDS
     try:
         while time.monotonic() < deadline:
-            for message in consumer.consume(500, 0.5):
+            for message in consumer.consume(500, 0.1):
                 error = message.error()
                 if error is None:
                     count += 1

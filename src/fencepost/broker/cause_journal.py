@@ -1,7 +1,8 @@
 """Why it happened, per transactional id: the last fencings, aborts, time-outs and refusals, kept over restarts.
 
 Listens to the event feed and keeps every event that names a transactional id, the last few of each id. They go to a
-bounded file of JSON lines, unsynced: an explanation is worth a lot, but not a sync. Tools read it from here.
+bounded file of JSON lines, unsynced: an explanation is worth a lot, but not a sync. Tools ask for it over the wire
+(`handlers/causes.py`) or read the file.
 """
 
 import enum
@@ -45,6 +46,14 @@ class CauseJournal:
     def of(self, transactional_id: str) -> list[dict[str, Any]]:
         """What happened to an id, oldest first."""
         return list(self._by_id.get(transactional_id, ()))
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """The last of all ids, oldest first."""
+        entries = sorted(
+            (entry for several in self._by_id.values() for entry in several),
+            key=lambda entry: int(entry.get("time_ms", 0)),
+        )
+        return entries[-limit:]
 
     def on_event(self, event: object) -> None:
         transactional_id = getattr(event, "transactional_id", None)

@@ -1,9 +1,17 @@
 """Why a producer was fenced is known after a restart too, and the file that keeps it stays small."""
 
+import json
+
 from fencepost.broker.cause_journal import ENTRIES_PER_ID_MAX
+from fencepost.broker.handlers.causes import CAUSES
 from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
 from fencepost.wire.catalog import ApiKey
-from fencepost.wire.messages import FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest
+from fencepost.wire.messages import (
+    DescribeConfigsRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+)
 from tests.durability.scene import SMALL, Client
 
 SETTINGS = {**SMALL, "transaction.state.log.num.partitions": "1", "transaction.cause.journal.max.bytes": "8192"}
@@ -28,7 +36,8 @@ def test_who_fenced_whom_is_told_with_cause_and_epochs_and_outlasts_a_crash():
     machine = machine_with_coordinator()
     take_over(machine, "shop-1")
     take_over(machine, "shop-1")
-    (fenced,) = machine.node.causes.of("shop-1")
+    first, fenced = machine.node.causes.of("shop-1")
+    assert (first["event"], first["producer_epoch"], first["client_id"]) == ("ProducerInitialised", 0, "simulated")
     assert fenced["event"] == "ProducerFenced"
     assert fenced["cause"] == "TAKEOVER"
     assert (fenced["old_epoch"], fenced["new_epoch"]) == (0, 1)
@@ -36,7 +45,7 @@ def test_who_fenced_whom_is_told_with_cause_and_epochs_and_outlasts_a_crash():
     assert fenced["client_host"] == "client"
     machine.crash()
     machine.start()
-    assert machine.node.causes.of("shop-1") == [fenced]
+    assert machine.node.causes.of("shop-1") == [first, fenced]
 
 
 def test_the_journal_keeps_the_last_causes_of_an_id_and_its_file_within_bounds():
@@ -60,7 +69,29 @@ def test_a_torn_line_costs_only_itself():
     path = f"{DATA_DIRECTORY}/cause-journal.jsonl"
     machine.disk.write_bytes(path, machine.disk.read_bytes(path) + b'{"transactional_id":"shop-1","ev')
     machine.start()
-    assert len(machine.node.causes.of("shop-1")) == 1
+    assert len(machine.node.causes.of("shop-1")) == 2
+
+
+def described(machine: SimulatedNode, name: str) -> list[dict[str, object]]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=CAUSES, resource_name=name, configuration_keys=None
+    )
+    (result,) = (
+        Client(machine).socket.call(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=[resource])).results
+    )
+    assert result.error_code == 0
+    assert all(config.read_only for config in result.configs)
+    return [json.loads(config.value) for config in result.configs]
+
+
+def test_the_journal_can_be_asked_for_over_the_wire():
+    machine = machine_with_coordinator()
+    for name in ("shop-1", "shop-2", "shop-1"):
+        take_over(machine, name)
+    assert described(machine, "shop-1") == machine.node.causes.of("shop-1")
+    assert [entry["event"] for entry in described(machine, "shop-1")] == ["ProducerInitialised", "ProducerFenced"]
+    assert [entry["transactional_id"] for entry in described(machine, "")] == ["shop-1", "shop-2", "shop-1"]
+    assert described(machine, "absent") == []
 
 
 def alter(machine: SimulatedNode, topic: str, name: str, value: str) -> tuple[int, str | None]:

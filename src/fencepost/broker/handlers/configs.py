@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
 from fencepost.broker.topic_names import check_topic_name
 from fencepost.config import BROKER_DEFAULT_OF, broker_config, broker_settings, topic_config, topic_settings
@@ -80,6 +81,8 @@ def _described(node: "Node", kind: int, name: str) -> list[_Config]:
         return [_broker_setting(node, setting) for setting in broker_settings().values()]
     if kind in (CLIENT_METRICS, GROUP):
         return []
+    if kind == CAUSES:
+        return described_causes(node, name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 

@@ -24,6 +24,18 @@ class AbortCause(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ProducerInitialised:
+    """The first producer of an id; those after it are told with the one that they fence."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    client_id: str
+    client_host: str
+    wall_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ProducerFenced:
     """Epochs before the new one are refused from now on."""
 

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.errors import RefusalCause, Refused
-from fencepost.coordinators.transactions.events import FencingCause, ProducerIdRotated, TransactionKept
+from fencepost.coordinators.transactions.events import (
+    FencingCause,
+    ProducerIdRotated,
+    ProducerInitialised,
+    TransactionKept,
+)
 from fencepost.coordinators.transactions.init import InitCall, InitDecision, InitOutcome, decide_init, new_record
 from fencepost.coordinators.transactions.ledger import Ledger
 from fencepost.coordinators.transactions.metadata import (
@@ -134,10 +139,17 @@ class InitRequests:
         caller: Caller,
         now: Now,
     ) -> None:
-        if old.producer_epoch == NO_PRODUCER_EPOCH or old.client_pair == new.client_pair:
+        transactional_id = metadata.transactional_id
+        if old.producer_epoch == NO_PRODUCER_EPOCH:
+            self._ledger.events(
+                ProducerInitialised(
+                    transactional_id, *new.client_pair, caller.client_id, caller.client_host, now.wall_ms
+                )
+            )
+            return
+        if old.client_pair == new.client_pair:
             return
         metadata.fenced_by = cause
-        transactional_id = metadata.transactional_id
         tell_fencing(self._ledger, transactional_id, old, new, cause, caller, now)
         if old.client_pair.producer_id != new.client_pair.producer_id:
             rotated = old.client_pair.producer_id, new.client_pair.producer_id
