@@ -38,8 +38,8 @@ class PartitionEvidence:
         """The last attempt to send each value; `Send.earlier` leads to the others."""
         self.acknowledged: dict[int, Send] = {}
         self.entries: dict[int, Entry] = {}
-        self.conflicts: list[tuple[int, Value, Value, Operation, Operation]] = []
-        """(offset, one value, another value, who says so of each)"""
+        self.conflicts: dict[int, dict[tuple[Value, Value], tuple[Operation, Operation]]] = {}
+        """By offset, two values that are told of it, and who tells of each."""
         self.misread: list[tuple[Entry, Send]] = []
         """Values read at an offset other than the acknowledged one."""
 
@@ -48,6 +48,9 @@ class PartitionEvidence:
         while send is not None:
             yield send
             send = send.earlier
+
+    def dispute(self, offset: int, values: tuple[Value, Value], by: tuple[Operation, Operation]) -> None:
+        self.conflicts.setdefault(offset, {}).setdefault(values, by)
 
     def visible_offsets(self, isolation: str) -> list[int]:
         """Offsets at which a reader of this isolation level must be given something."""
@@ -84,8 +87,7 @@ class Evidence:
             return
         other = partition.acknowledged.setdefault(send.offset, send)
         if other is not send:
-            said = (send.offset, other.value, send.value, other.operation, send.operation)
-            partition.conflicts.append(said)
+            partition.dispute(send.offset, (other.value, send.value), (other.operation, send.operation))
 
     def _take_polls(self) -> None:
         for place, operation, poll in self.history.polls:
@@ -99,7 +101,7 @@ class Evidence:
                         assert isinstance(offset, int)
                         entry = entries[offset] = Entry(offset, value, operation, place)
                     elif entry.value != value:
-                        partition.conflicts.append((entry.offset, entry.value, value, entry.read_by, operation))
+                        partition.dispute(entry.offset, (entry.value, value), (entry.read_by, operation))
                         continue
                     if is_committed and entry.committed_by is None:
                         entry.committed_by = operation
@@ -116,8 +118,7 @@ def _resolve(partition: PartitionEvidence) -> None:
             if told.value == entry.value:
                 entry.send = told
             else:
-                said = (offset, told.value, entry.value, told.operation, entry.read_by)
-                partition.conflicts.append(said)
+                partition.dispute(offset, (told.value, entry.value), (told.operation, entry.read_by))
         if entry.send is None:
             entry.send = _only_attempt(partition, entry)
         send = entry.send

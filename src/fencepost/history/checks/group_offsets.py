@@ -79,7 +79,7 @@ def _check_register(
         elif newest is not None:
             superseded = [_superseded(each, newest, newest_of) for each in possible]
             if all(superseded):
-                by = next((each for each in superseded if each is not None), newest)
+                by = max((each for each in superseded if each), key=lambda each: each.invoked, default=newest)
                 _tell_stale(register, found, by, written[by.number], reader, findings)
 
 

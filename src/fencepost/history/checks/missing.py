@@ -134,7 +134,7 @@ def _missing(
         return Missing(send, True, *vanished)
     partition = evidence.partitions[name]
     entry = None if offset is None else partition.entries.get(offset)
-    if entry is not None and entry.value != send.value:
+    if offset is not None and offset in partition.conflicts:
         return None  # told as inconsistent offsets
     for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
         is_seen = entry is not None and (isolation == READ_UNCOMMITTED or entry.committed_by is not None)

@@ -25,10 +25,8 @@ def quote(value: Value) -> str:
 
 
 def _inconsistent_offsets(partition: PartitionEvidence, findings: Findings) -> None:
-    told: set[tuple[int, Value, Value]] = set()
-    for offset, one, other, first, second in partition.conflicts:
-        if (offset, one, other) not in told:
-            told.add((offset, one, other))
+    for offset, told in partition.conflicts.items():
+        for (one, other), (first, second) in told.items():
             findings.add(
                 "inconsistent-offsets",
                 f"offset {offset} of {partition.name} is {quote(one)} to {first.process} and {quote(other)} to "
