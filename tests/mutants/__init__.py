@@ -1,0 +1,1 @@
+"""Deliberately broken brokers, and the proof that each is noticed."""

@@ -1,0 +1,325 @@
+"""The mutants. Each breaks one promise of the broker by replacing one or two functions of the production code."""
+
+from typing import Any
+
+from fencepost.broker import transactions
+from fencepost.broker.cluster_metadata import ClusterMetadata
+from fencepost.broker.durability import GroupCommit
+from fencepost.broker.partition import Partition
+from fencepost.coordinators.offsets import OffsetStore
+from fencepost.coordinators.transactions import add, coordinator, end_requests, init, ledger, sweep
+from fencepost.coordinators.transactions.transaction_states import TransactionState
+from fencepost.log import open_transactions, partition_log, producers, recovery, segment
+from fencepost.wire.errors import ErrorCode
+from tests.mutants import directed
+from tests.mutants.patching import Mutant, instead, nothing
+
+_Log = partition_log.PartitionLog
+_Producers = producers.ProducerStateManager
+
+# Durability
+
+
+def _acknowledge_at_once(good: Any) -> Any:
+    def appended(self: GroupCommit, partition: Partition) -> None:
+        good(self, partition)
+        partition.advance(partition.log.log_end_offset, partition.appended_bytes)
+
+    return appended
+
+
+def _done_when_started(good: Any) -> Any:
+    """The sync is asked for, but nobody waits for its end."""
+
+    def done(self: GroupCommit, targets: Any, error: Any) -> None:
+        good(self, [], error)
+
+    return done
+
+
+def _start_without_waiting(good: Any) -> Any:
+    def start(self: GroupCommit) -> None:
+        for partition in self._dirty:
+            if partition.failure is None:
+                partition.log.mark_synced(partition.log.log_end_offset)
+                partition.advance(partition.log.log_end_offset, partition.appended_bytes)
+        good(self)
+
+    return start
+
+
+def _advance_to_the_end(good: Any) -> Any:
+    def advance(self: Partition, offset: int, appended_bytes: int) -> None:
+        good(self, self.log.log_end_offset, appended_bytes)
+
+    return advance
+
+
+def _swallow_errors(good: Any) -> Any:
+    return lambda self, targets, error: good(self, targets, None)
+
+
+def _durable_at_once_in_coordinators(good: Any) -> Any:
+    def when_durable(self: Partition, last_offset: int, acknowledge: Any) -> None:
+        if self.topic == "__transaction_state" and self.failure is None:
+            acknowledge(None)
+        else:
+            good(self, last_offset, acknowledge)
+
+    return when_durable
+
+
+def _cut_one_batch_too_many(good: Any) -> Any:
+    def scan(log: Any, found: Any) -> Any:
+        end_offset, whole = good(log, found)
+        batches = list(found.batches())
+        if not whole and len(batches) > 1:
+            found.cut_file(batches[-1].position)
+            return batches[-1].header.base_offset, False
+        return end_offset, whole
+
+    return scan
+
+
+def _pretend_to_write(good: Any) -> Any:
+    def append(self: Any, batch: Any, size: int, *rest: Any) -> int:
+        try:
+            return good(self, batch, size, *rest)
+        except OSError:
+            return self.size
+
+    return append
+
+
+# Transactions
+
+
+def _forget_last_marker(good: Any) -> Any:
+    def send(node: Any, order: Any, done: Any) -> None:
+        kept, forgotten = order.partitions[:-1], order.partitions[-1:]
+        good(node, _replaced(order, partitions=kept), done)
+        for partition in forgotten:
+            done(partition, ErrorCode.NONE)
+
+    return send
+
+
+def _wrong_last_marker(good: Any) -> Any:
+    def send(node: Any, order: Any, done: Any) -> None:
+        if len(order.partitions) < 2:
+            good(node, order, done)
+            return
+        good(node, _replaced(order, partitions=order.partitions[:-1]), done)
+        good(node, _replaced(order, partitions=order.partitions[-1:], is_commit=not order.is_commit), done)
+
+    return send
+
+
+def _markers_done_at_once(good: Any) -> Any:
+    def send(node: Any, order: Any, done: Any) -> None:
+        good(node, order, lambda partition, error: None)
+        for partition in order.partitions:
+            done(partition, ErrorCode.NONE)
+
+    return send
+
+
+def _replaced(order: Any, **fields: Any) -> Any:
+    names = ("transactional_id", "producer_id", "producer_epoch", "coordinator_epoch", "is_commit",
+             "transaction_version", "partitions")  # fmt: skip
+    values = {name: getattr(order, name) for name in names}
+    return type(order)(**{**values, **fields})
+
+
+def _resume_nothing(good: Any) -> Any:
+    def loaded(self: Any, shard: Any, now: Any) -> None:
+        for one in list(shard.transactions.values()):
+            if one.record.state not in coordinator.PREPARED:
+                self._sweep.loaded(one, now)
+
+    return loaded
+
+
+def _abort_open_ones_at_load(good: Any) -> Any:
+    def loaded(self: Any, shard: Any, now: Any) -> None:
+        good(self, shard, now)
+        for one in list(shard.transactions.values()):
+            if one.record.state is TransactionState.ONGOING:
+                self._sweep._time_out(one, now)
+
+    return loaded
+
+
+def _resume_as_commit(good: Any) -> Any:
+    def resume(self: Any, one: Any, now: Any) -> None:
+        one.record = one.record._replace(state=TransactionState.PREPARE_COMMIT)
+        good(self, one, now)
+
+    return resume
+
+
+def _without_bump(good: Any) -> Any:
+    def fenced(record: Any, *rest: Any) -> Any:
+        return good(record, *rest)._replace(producer_epoch=record.producer_epoch)
+
+    return fenced
+
+
+def _init_without_bump(good: Any) -> Any:
+    def initialise(record: Any, *rest: Any) -> Any:
+        new = good(record, *rest)
+        return new._replace(producer_epoch=max(record.producer_epoch, 0), producer_id=record.producer_id)
+
+    return initialise
+
+
+def _give_up_completing(good: Any) -> Any:
+    """As it once was: a Complete record that a full disk refuses is never written again."""
+
+    def complete(self: Any, one: Any, now: Any) -> None:
+        schedule = self.timers.schedule
+        try:
+            self.timers.schedule = lambda key, *rest: None if key[0] == "complete" else schedule(key, *rest)
+            good(self, one, now)
+        finally:
+            self.timers.schedule = schedule
+
+    return complete
+
+
+# Offsets of groups
+
+
+def _abort_keeps_pending(good: Any) -> Any:
+    return lambda self, producer_id, committed: good(self, producer_id, committed) if committed else None
+
+
+def _abort_counts(good: Any) -> Any:
+    return lambda self, producer_id, committed: good(self, producer_id, True)
+
+
+def _commit_does_not_count(good: Any) -> Any:
+    return lambda self, producer_id, committed: good(self, producer_id, False)
+
+
+# The log
+
+
+def _stable_one_too_far(good: Any) -> Any:
+    def stable(self: Any) -> int:
+        offset: int = good.fget(self)
+        return min(offset + 1, self.high_watermark)
+
+    return property(stable)
+
+
+def _stable_is_high(good: Any) -> Any:
+    return property(lambda self: self.high_watermark)
+
+
+def _aborted_before_data(good: Any) -> Any:
+    """The list is as old as the reader's position: what was read since is not in it."""
+    return lambda log, from_offset, to_offset: good(log, from_offset, min(to_offset, from_offset + 1))
+
+
+def _no_duplicates_known(good: Any) -> Any:
+    def check(self: Any, header: Any, origin: Any, *rest: Any) -> Any:
+        entry = self._producers.get(header.producer_id)
+        if entry is not None and entry.producer_epoch == header.producer_epoch:
+            if producers._find_duplicate(entry, header.base_sequence, header.last_sequence) is not None:
+                return None
+        return good(self, header, origin, *rest)
+
+    return check
+
+
+def _snapshot_without_open(good: Any) -> Any:
+    def load(self: Any, data: bytes, log_start_offset: int, now_ms: int) -> None:
+        good(self, data, log_start_offset, now_ms)
+        for entry in self._producers.values():
+            entry.current_txn_first_offset = -1
+        self.transactions.clear()
+
+    return load
+
+
+def _ids_only_in_memory(good: Any) -> Any:
+    def commit(self: Any, change: dict[str, Any]) -> None:
+        if change["op"] == "producer_ids":
+            self._apply(change)
+        else:
+            good(self, change)
+
+    return commit
+
+
+MUTANTS = [
+    Mutant("acknowledge-before-sync", "answers and shows what is not synced",
+           [(GroupCommit, "appended", _acknowledge_at_once)]),
+    Mutant("acknowledge-when-sync-starts", "a sync counts when it is asked for",
+           [(GroupCommit, "_start", _start_without_waiting), (GroupCommit, "_done", _done_when_started)]),
+    Mutant("high-watermark-is-end", "under group flush the high watermark is the log end",
+           [(Partition, "advance", _advance_to_the_end)]),
+    Mutant("swallow-eio", "a failed sync counts as done", [(GroupCommit, "_done", _swallow_errors)]),
+    Mutant("swallow-enospc", "a batch for which there was no room counts as written",
+           [(segment.Segment, "append", _pretend_to_write)]),
+    Mutant("decide-before-durable", "coordinators act on records that are not synced",
+           [(Partition, "when_durable", _durable_at_once_in_coordinators)]),
+    Mutant("forget-new-names", "the directory of a new segment is not synced", [(_Log, "note_new_names", nothing)]),
+    Mutant("recover-without-crc", "recovery does not look at checksums",
+           [(recovery, "verify_crc", instead(lambda *arguments: True))]),
+    Mutant("recover-too-little", "recovery cuts a good batch with the torn one",
+           [(recovery, "_scan", _cut_one_batch_too_many)]),
+    Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
+           [(_Producers, "load_snapshot", _snapshot_without_open)]),
+    Mutant("reuse-producer-ids", "blocks of producer ids are not journaled",
+           [(ClusterMetadata, "_commit", _ids_only_in_memory)]),
+    Mutant("stable-offset-off-by-one", "the last stable offset is one too far",
+           [(_Log, "last_stable_offset", _stable_one_too_far)]),
+    Mutant("stable-offset-is-high-watermark", "readers of committed records see undecided ones",
+           [(_Log, "last_stable_offset", _stable_is_high)]),
+    Mutant("aborted-list-before-data", "the aborted list is taken before the data",
+           [(_Log, "packed_aborted_transactions", _aborted_before_data)]),
+    Mutant("aborted-index-not-written", "aborts are not indexed",
+           [(open_transactions.AbortedTransactions, "append_completed", nothing)]),
+    Mutant("append-duplicates", "a batch sent again is written again",
+           [(_Producers, "check_append", _no_duplicates_known)]),
+    Mutant("accept-sequence-gap", "sequences may have gaps", [(_Producers, "_check_sequence", nothing)]),
+    Mutant("skip-epoch-check", "the log takes batches of older epochs", [(_Producers, "_check_epoch", nothing)],
+           directed.old_epochs_are_refused),
+    Mutant("skip-identity-check", "the coordinator does not compare producer ids and epochs",
+           [(add, "check_identity", nothing), (end_requests, "check_identity", nothing)]),
+    Mutant("drop-guard-recheck", "an append does not check that its verification still holds",
+           [(_Producers, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
+    Mutant("forget-a-participant", "one partition of each transaction gets no marker",
+           [(transactions, "send_markers", _forget_last_marker)]),
+    Mutant("wrong-marker", "the last partition's marker says the opposite",
+           [(transactions, "send_markers", _wrong_last_marker)]),
+    Mutant("complete-before-markers", "Complete does not wait for the markers to be durable",
+           [(transactions, "send_markers", _markers_done_at_once)]),
+    Mutant("complete-not-retried", "a Complete record that was refused is given up",
+           [(ledger.Ledger, "_complete", _give_up_completing)]),
+    Mutant("prepared-not-resumed", "a restart does not finish what was prepared",
+           [(coordinator.TransactionCoordinator, "_shard_loaded", _resume_nothing)]),
+    Mutant("open-aborted-at-load", "a restart aborts transactions that are open",
+           [(coordinator.TransactionCoordinator, "_shard_loaded", _abort_open_ones_at_load)],
+           directed.open_transactions_outlive_a_restart),
+    Mutant("abort-resumed-as-commit", "a restart commits what was to be aborted",
+           [(ledger.Ledger, "resume", _resume_as_commit)]),
+    Mutant("fence-without-bump", "the coordinator's own abort leaves the epoch as it is",
+           [(init, "fenced_record", _without_bump), (sweep, "fenced_record", _without_bump)]),
+    Mutant("init-without-bump", "a new producer gets the epoch of the last one",
+           [(init, "_initialise", _init_without_bump)]),
+    Mutant("never-time-out", "open transactions are not timed out", [(sweep.Sweep, "_schedule_timeout", nothing)]),
+    Mutant("ghosts-not-dropped", "a late EndTxn of protocol 1 ends the next transaction",
+           [(ledger.Ledger, "is_ghost", instead(lambda *arguments: False))], directed.late_ends_do_nothing),
+    Mutant("pending-kept-on-abort", "an abort leaves its offsets pending",
+           [(OffsetStore, "end_transaction", _abort_keeps_pending)]),
+    Mutant("abort-commits-offsets", "offsets count although their transaction was aborted",
+           [(OffsetStore, "end_transaction", _abort_counts)]),
+    Mutant("commit-drops-offsets", "offsets do not count although their transaction was committed",
+           [(OffsetStore, "end_transaction", _commit_does_not_count)]),
+    Mutant("unstable-offsets-shown", "OffsetFetch with require_stable does not wait for open transactions",
+           [(OffsetStore, "is_pending", instead(lambda *arguments: False))], directed.pending_offsets_are_unstable),
+]  # fmt: skip
+assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 24

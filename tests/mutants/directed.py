@@ -1,0 +1,102 @@
+"""Checks by name for what no simulated client can notice, because a second line of defence hides it from them."""
+
+from fencepost.log.producers import Origin
+from fencepost.simulation.node import SimulatedNode
+from fencepost.wire.batch import ControlType, build_batch
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.messages import EndTxnRequest
+from tests.durability.scene import Client
+from tests.durability.test_two_phase_commit import ID, INPUT, OUTPUTS, SETTINGS, Reader, Shop
+
+TOPIC = OUTPUTS[0]
+
+
+def _shop(protocol: int) -> tuple[SimulatedNode, Shop]:
+    machine = SimulatedNode(SETTINGS, seed=1).start()
+    shop = Shop(machine, protocol)
+    shop.open()
+    return machine, shop
+
+
+def _end(shop: Shop, client: Client, *, is_commit: bool) -> int:
+    request = EndTxnRequest(
+        transactional_id=ID, producer_id=shop.producer_id, producer_epoch=shop.producer_epoch, committed=is_commit
+    )
+    return client.socket.send(ApiKey.END_TXN, 3, request)
+
+
+def old_epochs_are_refused() -> None:
+    machine = SimulatedNode(SETTINGS).start()
+    client = Client(machine)
+    client.create_topic(TOPIC)
+    producer_id = client.producer_id()
+    assert client.produce(TOPIC, b"new", producer_id=producer_id, producer_epoch=1, base_sequence=0).error_code == 0
+    old = client.produce(TOPIC, b"old", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert old.error_code == ErrorCode.INVALID_PRODUCER_EPOCH, old
+
+
+def overtaken_verifications_open_nothing() -> None:
+    """KAFKA-14884: a marker comes between the coordinator's answer and the append."""
+    machine, shop = _shop(1)
+    shop._add_partitions()
+    partition = machine.node.partition(TOPIC, 0)
+    now_ms = machine.clock.wall_ms()
+    guard = partition.log.producers.maybe_start_verification(shop.producer_id, 0, shop.producer_epoch, False, now_ms)
+    partition.append_marker(
+        ControlType.ABORT, shop.producer_id, shop.producer_epoch, 0, transaction_version=0, now_ms=now_ms
+    )
+    batch = build_batch(
+        [(now_ms, None, b"late", ())],
+        producer_id=shop.producer_id,
+        producer_epoch=shop.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    try:
+        partition.append(memoryview(batch), Origin.CLIENT, now_ms, guard)
+    except KafkaError as error:
+        assert error.code is ErrorCode.INVALID_TXN_STATE, error
+    else:
+        raise AssertionError("the late batch has opened a transaction that nobody will end")
+
+
+def open_transactions_outlive_a_restart() -> None:
+    machine, shop = _shop(1)
+    shop._add_partitions()
+    for topic in OUTPUTS:
+        shop._produce(topic, b"first")
+    machine.crash()
+    machine.start()
+    machine.scheduler.run_for(1_000)
+    client = Client(machine)
+    number = _end(shop, client, is_commit=True)
+    client.socket.wait(number)
+    assert client.socket.answers[number].error_code == 0, client.socket.answers[number]
+    machine.scheduler.run_for(1_000)
+    assert Reader(machine).visible(TOPIC) == [b"first"]
+
+
+def late_ends_do_nothing() -> None:
+    """KAFKA-17754: EndTxn is held up, sent again on a new connection, and arrives in the next transaction."""
+    machine, shop = _shop(1)
+    shop._add_partitions()
+    old_connection = shop.client
+    shop.client = Client(machine)
+    shop.transact(b"first", 1, is_commit=True)
+    machine.scheduler.run_for(1_000)
+    shop._add_partitions()
+    for topic in OUTPUTS:
+        shop._produce(topic, b"second")
+    _end(shop, old_connection, is_commit=True)
+    machine.scheduler.run_for(1_000)
+    assert Reader(machine).visible(TOPIC) == [b"first"], "the late call has committed the next transaction"
+
+
+def pending_offsets_are_unstable() -> None:
+    machine, shop = _shop(2)
+    shop.transact(b"first", 1, is_commit=True)
+    machine.scheduler.run_for(1_000)
+    shop._produce(TOPIC, b"second")
+    shop._send_offsets(2)
+    assert Reader(machine).committed() is None, f"the offset of {INPUT} is shown although it is not decided"

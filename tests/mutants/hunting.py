@@ -1,0 +1,44 @@
+"""Kill a mutant: by the first seed whose simulation goes wrong, else by its own check."""
+
+import time
+from typing import NamedTuple
+
+from fencepost.simulation.run import run_seed
+from tests.mutants.patching import Mutant, broken
+
+SEEDS_MAX = 10
+SECONDS = 30
+
+
+class Kill(NamedTuple):
+    mutant: str
+    seed: int | None
+    """None: killed by its check, or not at all."""
+    by: str
+    cpu_seconds: float
+    is_dead: bool
+
+
+def hunt(mutant: Mutant, seeds: range, seconds: int = SECONDS) -> Kill:
+    begun = time.process_time()
+    with broken(mutant):
+        for seed in seeds:
+            anomalies = run_seed(seed, seconds).anomalies
+            if anomalies:
+                return Kill(mutant.name, seed, _reason(anomalies[0]), time.process_time() - begun, True)
+        if mutant.check is not None:
+            try:
+                mutant.check()
+            except AssertionError:
+                return Kill(mutant.name, None, mutant.check.__name__, time.process_time() - begun, True)
+    return Kill(mutant.name, None, "", time.process_time() - begun, False)
+
+
+def _reason(anomaly: str) -> str:
+    """Its class; of an invariant also which, of an exception what was thrown."""
+    kind, _, rest = anomaly.partition(": ")
+    if kind == "invariant":
+        return f"invariant: {rest.partition(':')[0]}"
+    if kind == "exception":
+        return f"exception: {anomaly.strip().splitlines()[-1][:70]}"
+    return kind
