@@ -1,6 +1,7 @@
 """The tree of commands. Command modules import the client only when a command runs."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -120,12 +121,17 @@ app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 @app.command("demo")
 def demo(
     as_json: Json = False,
-    purchases: Annotated[int, typer.Option(min=1, metavar="N", help="Purchases that each client makes.")] = 100,
+    purchases: Annotated[int, typer.Option(min=1, metavar="N", help="Purchases that go through the pipeline.")] = 1500,
+    act: Annotated[int | None, typer.Option(min=1, max=2, metavar="N", help="Only this act.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="The same kills with an at-least-once sink.")] = False,
+    connector_jars: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Jars of Spark's own Kafka connector, for --compare.")
+    ] = None,
 ) -> None:
-    """Watch three Kafka clients of other makers trade through a broker."""
+    """Watch it work: Kafka clients and transactions, then a Spark pipeline that is killed and loses nothing."""
     from fencepost.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(purchases, as_json=as_json))
+    raise typer.Exit(run_demo(purchases, act=act, compare=compare, connector_jars=connector_jars, as_json=as_json))
 
 
 @app.command("version")

@@ -1,176 +1,79 @@
-"""`fencepost demo`: an embedded broker, and three Kafka clients of other makers that trade through it.
-
-Each client writes purchases; each client then reads all of them. What a client reads must be what all wrote.
+"""`fencepost demo`, in two acts. The first needs ten seconds and no Java: clients, transactions, a zombie and why it
+was fenced. The second runs the shop pipeline on Spark, kills what it can on the way, and lets a foreign client count.
 """
 
-import importlib.util
-import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from fencepost.cli.output import CommandFailed, print_json, print_table
+from fencepost.cli.output import CommandFailed, print_json
 
-TOPIC = "purchases"
-PARTITIONS = 3
-READ_TIMEOUT_SECONDS = 30.0
+TRADED_MAX = 100
 
 
-class Trader(NamedTuple):
-    """A client library: how to install it, and how it writes and reads."""
+def run_demo(purchases: int, *, act: int | None, compare: bool, connector_jars: Path | None, as_json: bool) -> int:
+    document: dict[str, Any] = {}
+    if act in (None, 1):
+        document |= _first_act(min(purchases, TRADED_MAX), as_json=as_json)
+    missing = None if act == 1 else _missing_for_second_act()
+    if missing is not None and act == 2:
+        raise missing
+    if act != 1 and missing is None:
+        from fencepost.cli.demo_crashes import second_act
 
-    name: str
-    module: str
-    package: str
-    write: Callable[[str, Sequence[tuple[str, str]]], None]
-    read: Callable[[str, int], list[str]]
-
-
-def run_demo(purchases: int, *, as_json: bool) -> int:
-    traders = [trader for trader in TRADERS if importlib.util.find_spec(trader.module) is not None]
-    missing = [trader for trader in TRADERS if trader not in traders]
-    if not traders:
-        raise CommandFailed(
-            "none of the clients the demo uses is installed",
-            "install them with `pip install 'fencepost[dev]'`, or one with `pip install confluent-kafka`",
-        )
-    say = _silent if as_json else print
-    from fencepost import Broker
-
-    begun = time.perf_counter()
-    with Broker(topics={TOPIC: PARTITIONS}) as broker:
-        address = broker.bootstrap_servers
-        say(f"a broker listens on {address} after {(time.perf_counter() - begun) * 1000:.0f} ms")
-        for trader in traders:
-            trader.write(
-                address, [(f"{trader.name}-{at}", f"purchase {at} by {trader.name}") for at in range(purchases)]
-            )
-            say(f"{trader.name} wrote {purchases} purchases")
-        total = purchases * len(traders)
-        seen = {trader.name: trader.read(address, total) for trader in traders}
-    rows = [_row(trader.name, seen[trader.name], purchases, traders) for trader in traders]
-    _show(rows, traders, total, as_json=as_json)
-    for trader in missing:
-        print(f"{trader.name} is not installed; `pip install {trader.package}` adds it to the demo", file=sys.stderr)
-    if not all(row["complete"] for row in rows):
-        raise CommandFailed("a client did not read what the others wrote", "run `fencepost demo --json` to see which")
+        document |= second_act(purchases, compare=compare, connector_jars=connector_jars, as_json=as_json)
+    if as_json:
+        print_json({**document, **({} if missing is None else {"act_two": None, "missing": str(missing)})})
+    elif missing is not None:
+        print(f"\nAct two runs on Spark. {missing.message}: {missing.advice}.")
+    _check(document)
     return 0
 
 
-def _row(name: str, values: list[str], purchases: int, traders: Sequence[Trader]) -> dict[str, Any]:
-    wrote = {trader.name: {f"purchase {at} by {trader.name}" for at in range(purchases)} for trader in traders}
-    counts = {writer: sum(value in expected for value in values) for writer, expected in wrote.items()}
-    complete = len(values) == len(set(values)) and all(set(values) >= expected for expected in wrote.values())
-    return {"reader": name, "read": len(values), "from": counts, "complete": complete}
+def _first_act(purchases: int, *, as_json: bool) -> dict[str, Any]:
+    from fencepost import Broker
+    from fencepost.cli.demo_trade import PARTITIONS, TOPIC, show_trade, trade
+    from fencepost.cli.demo_transactions import show_transactions, transact
+
+    say = _silent if as_json else print
+    begun = time.perf_counter()
+    with Broker(topics={TOPIC: PARTITIONS, "invoices": 1, "shipments": 1}) as broker:
+        say(f"a broker listens on {broker.bootstrap_servers} after {(time.perf_counter() - begun) * 1000:.0f} ms")
+        traded = trade(broker.bootstrap_servers, purchases, say)
+        if not as_json:
+            show_trade(traded)
+        transacted = transact(broker)
+        if not as_json:
+            show_transactions(transacted)
+    return {**traded, "transactions": transacted}
 
 
-def _show(rows: list[dict[str, Any]], traders: Sequence[Trader], total: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"topic": TOPIC, "partitions": PARTITIONS, "written": total, "readers": rows})
-        return
-    print_table(
-        ("reader", *(f"from {trader.name}" for trader in traders), "in all", "each once"),
-        [
-            (
-                row["reader"],
-                *(row["from"][trader.name] for trader in traders),
-                row["read"],
-                "yes" if row["complete"] else "NO",
-            )
-            for row in rows
-        ],
-    )
+def _missing_for_second_act() -> CommandFailed | None:
+    import importlib.util
+
+    from fencepost.spark.errors import FencepostSparkError
+    from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
+
+    try:
+        require_pyspark(PYSPARK_FOR_SOURCE, "the pipeline")
+        require_arrow()
+        require_java()
+    except FencepostSparkError as error:
+        return CommandFailed(error.fact, error.advice)
+    if importlib.util.find_spec("confluent_kafka") is None:
+        return CommandFailed(
+            "the audit is made by confluent-kafka, which is not installed", "pip install confluent-kafka"
+        )
+    return None
+
+
+def _check(document: dict[str, Any]) -> None:
+    if not all(row["complete"] for row in document.get("readers", ())):
+        raise CommandFailed("a client did not read what the others wrote", "run `fencepost demo --json` to see which")
+    found = document.get("act_two")
+    if found is not None and not found["exactly_once"]:
+        raise CommandFailed("the audit found rows that are not there exactly once", "run `fencepost demo --json`")
 
 
 def _silent(_: str) -> None:
     return None
-
-
-def _confluent_write(address: str, purchases: Sequence[tuple[str, str]]) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
-    for key, value in purchases:
-        producer.produce(TOPIC, value=value, key=key)
-    producer.flush(READ_TIMEOUT_SECONDS)
-
-
-def _confluent_read(address: str, total: int) -> list[str]:
-    from confluent_kafka import Consumer
-
-    consumer = Consumer(
-        {"bootstrap.servers": address, "group.id": "demo-confluent-kafka", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([TOPIC])
-    values: list[str] = []
-    deadline = time.monotonic() + READ_TIMEOUT_SECONDS
-    while len(values) < total and time.monotonic() < deadline:
-        found = consumer.consume(total, 0.2)
-        values += [(record.value() or b"").decode() for record in found if record.error() is None]
-    consumer.close()
-    return values
-
-
-def _aiokafka_write(address: str, purchases: Sequence[tuple[str, str]]) -> None:
-    import asyncio
-
-    from aiokafka import AIOKafkaProducer
-
-    async def write() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True) as producer:
-            for key, value in purchases:
-                await producer.send(TOPIC, value.encode(), key=key.encode())
-
-    asyncio.run(write())
-
-
-def _aiokafka_read(address: str, total: int) -> list[str]:
-    import asyncio
-
-    from aiokafka import AIOKafkaConsumer
-
-    async def read() -> list[str]:
-        values: list[str] = []
-        consumer = AIOKafkaConsumer(
-            TOPIC, bootstrap_servers=address, group_id="demo-aiokafka", auto_offset_reset="earliest"
-        )
-        async with consumer:
-            deadline = time.monotonic() + READ_TIMEOUT_SECONDS
-            while len(values) < total and time.monotonic() < deadline:
-                found = await consumer.getmany(timeout_ms=200)
-                values += [record.value.decode() for records in found.values() for record in records]
-        return values
-
-    return asyncio.run(read())
-
-
-def _kafka_python_write(address: str, purchases: Sequence[tuple[str, str]]) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
-    for key, value in purchases:
-        producer.send(TOPIC, value.encode(), key=key.encode())
-    producer.flush(READ_TIMEOUT_SECONDS)
-    producer.close()
-
-
-def _kafka_python_read(address: str, total: int) -> list[str]:
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(
-        TOPIC, bootstrap_servers=address, group_id="demo-kafka-python", auto_offset_reset="earliest"
-    )
-    values: list[str] = []
-    deadline = time.monotonic() + READ_TIMEOUT_SECONDS
-    while len(values) < total and time.monotonic() < deadline:
-        found = consumer.poll(timeout_ms=200)
-        values += [record.value.decode() for records in found.values() for record in records]
-    consumer.close()
-    return values
-
-
-TRADERS = (
-    Trader("confluent-kafka", "confluent_kafka", "confluent-kafka", _confluent_write, _confluent_read),
-    Trader("aiokafka", "aiokafka", "aiokafka", _aiokafka_write, _aiokafka_read),
-    Trader("kafka-python", "kafka", "kafka-python", _kafka_python_write, _kafka_python_read),
-)

@@ -45,5 +45,5 @@ def load_module(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         raise CommandFailed(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

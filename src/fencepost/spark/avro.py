@@ -53,7 +53,7 @@ class AvroFormat(Format):
 
         row_type = spark_type(self.schema)
         result = StructType([StructField(ROW, row_type), StructField(ERROR, StringType())])
-        decode = F.arrow_udf(_decoder(self.schema, self.registry, row_type), result, F.ArrowUDFType.SCALAR)
+        decode = _arrow_udf(_decoder(self.schema, self.registry, row_type), result)
         decoded = frame.withColumn("_decoded", decode("value"))
         return decoded.withColumns({ROW: F.col(f"_decoded.{ROW}"), ERROR: F.col(f"_decoded.{ERROR}")}).drop("_decoded")
 
@@ -67,8 +67,17 @@ class AvroFormat(Format):
                 "drop the column or add it",
             )
         header = b"" if self.schema_id is None else SchemaRegistry.header(self.schema_id)
-        encode = F.arrow_udf(_encoder(self.schema, header), "binary", F.ArrowUDFType.SCALAR)
-        return encode(F.struct(*(F.col(f"`{column}`") for column in columns)))
+        encode = _arrow_udf(_encoder(self.schema, header), "binary")
+        encoded: Column = encode(F.struct(*(F.col(f"`{column}`") for column in columns)))
+        return encoded
+
+
+def _arrow_udf(function: "Callable[[pyarrow.Array], pyarrow.Array]", result: Any) -> Any:
+    from pyspark.sql import functions
+
+    # From PySpark 4.1 on; a pipeline's source needs a newer one.
+    made: Any = functions
+    return made.arrow_udf(function, result, made.ArrowUDFType.SCALAR)
 
 
 def _decoder(
@@ -92,7 +101,7 @@ def _encoder(schema: AvroSchema, header: bytes) -> "Callable[[pyarrow.Array], py
         import fastavro
         import pyarrow
 
-        parsed = fastavro.parse_schema(schema, _force=True)
+        parsed: Any = fastavro.parse_schema(schema, _force=True)
         values = [header + encode_datum(parsed, row) for row in rows.to_pylist()]
         return pyarrow.array(values, type=pyarrow.binary())
 
@@ -113,7 +122,7 @@ class ValueReader:
     def __init__(self, reader_schema: AvroSchema, registry: SchemaRegistry | None) -> None:
         import fastavro
 
-        self._reader_schema = fastavro.parse_schema(reader_schema, _force=True)
+        self._reader_schema: Any = fastavro.parse_schema(reader_schema, _force=True)
         self._registry = registry
         self._writer_schemas: dict[int, Any] = {}
 

@@ -21,7 +21,7 @@ from fencepost.spark.registry import SchemaRegistry, as_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from fencepost.spark.testing import Tested
 
@@ -126,7 +126,8 @@ class Pipeline:
             max_writers=max_writers,
             adopt=adopt,
         )
-        return start(self, spark, options)
+        query: StreamingQuery = start(self, spark, options)
+        return query
 
     def test(self, spark: "SparkSession", *batches: Sequence[Any]) -> "Tested":
         """Run micro-batches of rows through the pipeline without a broker, and give back what it would have written.

@@ -1,0 +1,138 @@
+"""The processes of the demo's second act, which are there to be killed: a broker and a Spark driver."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fencepost.cli.output import CommandFailed
+
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.02
+LOG_SHOWN_CHARACTERS = 1_000
+COMMAND = (sys.executable, "-m", "fencepost.cli.main")
+_LISTENING = re.compile(rb"listening on ([0-9.]+:\d+)\n")
+
+
+class BrokerProcess:
+    """`fencepost serve`; a restart keeps port and data."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = "127.0.0.1:0"
+
+    def start(self) -> None:
+        log = self._directory / "broker.log"
+        since = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*COMMAND, "serve", "--data", str(self._directory / "data"), "--listen", self.address],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if found := _LISTENING.search(log.read_bytes()[since:]):
+                self.address = found[1].decode()
+                return
+            time.sleep(POLL_SECONDS)
+        self.kill()
+        raise CommandFailed("the broker did not start", f"see {log}")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class DriverProcess:
+    """A Spark driver: a Python process, its JVM, and the Python workers that the JVM has forked."""
+
+    def __init__(self, command: Sequence[str], directory: Path) -> None:
+        self._command = list(command)
+        self.log = directory / "driver.log"
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                # A group of its own, so that the JVM dies with it.
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9 of driver and JVM, at once."""
+        if self._process is None:
+            return
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        """As Ctrl-C does: after the batch under way."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+
+    def log_end(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_SHOWN_CHARACTERS:] if self.log.exists() else ""
+
+    def kill_workers(self) -> int:
+        """kill -9 of the Python workers that there are now; how many there were."""
+        killed = 0
+        for pid in self.workers():
+            try:
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+            except ProcessLookupError:
+                pass
+        return killed
+
+    def workers(self) -> list[int]:
+        """Spark's Python workers are forks of a daemon, which is a child of the JVM."""
+        if self._process is None:
+            return []
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
+        processes = {}
+        for line in listed.splitlines():
+            pid, parent, command = line.split(None, 2) if len(line.split(None, 2)) == 3 else ("0", "0", "")
+            processes[int(pid)] = (int(parent), command)
+        own = {self._process.pid}
+        for _ in range(4):  # driver, JVM (perhaps through a shell), daemon, workers
+            own |= {pid for pid, (parent, _) in processes.items() if parent in own}
+        daemons = {pid for pid in own if "pyspark.daemon" in processes.get(pid, (0, ""))[1]}
+        return [pid for pid in daemons if processes[pid][0] in daemons]
+
+
+def require_ps() -> None:
+    if shutil.which("ps") is None:
+        raise CommandFailed("the demo finds Spark's workers with `ps`, which is not there", "install procps")
