@@ -82,10 +82,28 @@ def test_what_stands_in_the_way_of_a_start_is_one_line(start: Start, tmp_path: P
 
 
 def test_the_demo_shows_three_clients_reading_what_all_wrote() -> None:
-    done = Command("")("demo", "--json", "--purchases", "20")
+    done = Command("")("demo", "--act", "1", "--json", "--purchases", "20")
     shown = json.loads(done.output)
     assert shown["written"] == 60
     assert [row["reader"] for row in shown["readers"]] == ["confluent-kafka", "aiokafka", "kafka-python"]
     for row in shown["readers"]:
         assert row["complete"]
         assert row["from"] == {"confluent-kafka": 20, "aiokafka": 20, "kafka-python": 20}
+    # And the transactions: what was aborted or written by a zombie is not there, and the broker knows why.
+    assert shown["transactions"]["visible"] == {
+        "invoices": ["invoice 1", "invoice 3"],
+        "shipments": ["shipment 1", "shipment 3"],
+    }
+    assert shown["transactions"]["zombie"]["why"]["by_client_id"] == "till-2"
+    assert "epoch" in shown["transactions"]["zombie"]["refused"]
+
+
+def test_without_java_the_demo_says_what_to_install_and_ends_well(tmp_path: Path) -> None:
+    command = Command("")
+    command.environment |= {"JAVA_HOME": str(tmp_path)}
+    done = command("demo", "--json", "--purchases", "5")
+    shown = json.loads(done.output)
+    assert shown["written"] == 15
+    assert shown["act_two"] is None
+    assert "install Java 17" in shown["missing"]
+    assert "install Java 17" in command.refused("demo", "--act", "2")

@@ -23,7 +23,12 @@ def run_demo(purchases: int, *, act: int | None, compare: bool, connector_jars: 
 
         document |= second_act(purchases, compare=compare, connector_jars=connector_jars, as_json=as_json)
     if as_json:
-        print_json({**document, **({} if missing is None else {"act_two": None, "missing": str(missing)})})
+        print_json(
+            {
+                **document,
+                **({} if missing is None else {"act_two": None, "missing": f"{missing.message}; {missing.advice}"}),
+            }
+        )
     elif missing is not None:
         print(f"\nAct two runs on Spark. {missing.message}: {missing.advice}.")
     _check(document)
