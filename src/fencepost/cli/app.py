@@ -12,6 +12,7 @@ from fencepost.cli import (
     configs,
     consume,
     dump,
+    explain,
     exporter,
     groups,
     lag,
@@ -48,6 +49,7 @@ ORDER = (
     "consume",
     "groups",
     "configs",
+    "explain",
     "txn",
     "lag",
     "dump",
@@ -108,6 +110,7 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)

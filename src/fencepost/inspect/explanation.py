@@ -1,0 +1,200 @@
+"""What there is to say of a partition or a transactional id, and the judgement: healthy or stuck, and what to do next.
+
+Values and rules only; who gathers the facts is `explain_online` and `explain_offline`.
+"""
+
+import dataclasses
+import re
+import shlex
+from typing import Any
+
+from fencepost.client.values import TopicPartition
+from fencepost.inspect.causes import Cause
+from fencepost.inspect.cluster_view import PartitionOffsets
+from fencepost.inspect.state_changes import ONGOING, PREPARED
+
+NEVER_MS = 2**31 - 1
+_SPARK_CLIENT = re.compile(r"^spark/([^/]+)/(.+)/([^/]+)$")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coordinator:
+    """What the coordinator of a transactional id says of it."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    node_id: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """An open transaction as one partition knows it, with what its coordinator says."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    start_ms: int | None
+    record_count: int
+    coordinator: Coordinator | None
+    hanging_because: str | None
+
+    @property
+    def name(self) -> str:
+        return self.coordinator.transactional_id if self.coordinator else f"producer {self.producer_id}"
+
+    @property
+    def began_ms(self) -> int | None:
+        if self.hanging_because is None and self.coordinator is not None and self.coordinator.start_ms >= 0:
+            return self.coordinator.start_ms
+        return self.start_ms
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return {
+            "transactional_id": self.coordinator.transactional_id if self.coordinator else None,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "start_offset": self.start_offset,
+            "records": self.record_count,
+            "began_ms": self.began_ms,
+            "age_ms": None if self.began_ms is None else now_ms - self.began_ms,
+            "timeout_ms": self.coordinator.timeout_ms if self.coordinator else None,
+            "state": self.coordinator.state if self.coordinator else None,
+            "coordinator": self.coordinator.node_id if self.coordinator else None,
+            "hanging_because": self.hanging_because,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+    is_stuck: bool
+    reason: str
+    next_command: str | None = None
+    """The safest thing to do, to paste."""
+    next_text: str = ""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "verdict": "stuck" if self.is_stuck else "healthy",
+            "reason": self.reason,
+            "next_command": self.next_command,
+            "next": self.next_text,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    partition: TopicPartition
+    offsets: PartitionOffsets
+    leader: int | None
+    waiting_records: int
+    """Decided and behind the last stable offset: readable as soon as it moves."""
+    open_records: int
+    holders: tuple[Holder, ...]
+    """In the order of their start: the first one holds the readers."""
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        is_held = self.offsets.last_stable_offset < self.offsets.high_watermark
+        return self.offsets.last_stable_offset if is_held else None
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "leader": self.leader,
+            "log_start_offset": self.offsets.log_start_offset,
+            "first_unstable_offset": self.first_unstable_offset,
+            "last_stable_offset": self.offsets.last_stable_offset,
+            "high_watermark": self.offsets.high_watermark,
+            "waiting_records": self.waiting_records,
+            "open_records": self.open_records,
+            "held_by": [holder.document(now_ms) for holder in self.holders],
+        }
+
+
+def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int) -> Judgement:
+    if facts.first_unstable_offset is None:
+        return Judgement(False, "nothing holds the readers")
+    if not facts.holders:
+        return Judgement(False, "the last transaction is being completed")
+    holder = facts.holders[0]
+    return judge_holder(holder, facts.waiting_records, now_ms, stuck_after_ms)
+
+
+def judge_holder(holder: Holder, waiting_records: int, now_ms: int, stuck_after_ms: int) -> Judgement:
+    behind = f"{waiting_records} records wait behind {holder.name}"
+    if holder.hanging_because is not None:
+        place = f"--topic {shlex.quote(holder.partition.topic)} --partition {holder.partition.partition}"
+        return Judgement(
+            True,
+            f"{behind}, which hangs: {holder.hanging_because}",
+            f"fencepost txn abort {place} --start-offset {holder.start_offset}",
+            "no coordinator will end it; this shows what an abort would do, with --execute it does it",
+        )
+    assert holder.coordinator is not None, "a transaction that does not hang has a coordinator"
+    coordinator = holder.coordinator
+    age_ms = 0 if holder.began_ms is None else now_ms - holder.began_ms
+    is_stuck = age_ms >= stuck_after_ms
+    if coordinator.state in PREPARED:
+        owed = ", ".join(map(str, coordinator.partitions))
+        return Judgement(
+            is_stuck,
+            f"{behind}, which is decided ({coordinator.state}) and lacks markers in {owed}",
+            f"fencepost txn describe {shlex.quote(coordinator.transactional_id)}",
+            "the coordinator repeats the markers until every leader has taken its own: look at those brokers",
+        )
+    is_timed_out = age_ms > coordinator.timeout_ms
+    if coordinator.timeout_ms == NEVER_MS:
+        advice = "it takes part in a two-phase commit and never times out: ask its transaction manager first"
+    elif is_timed_out:
+        advice = "its time-out has passed, and the coordinator has not acted; this shows what an abort would do"
+    else:
+        left = (coordinator.timeout_ms - age_ms) / 1000
+        advice = f"its coordinator aborts it in about {left:.0f} s; this shows what an abort now would do"
+    return Judgement(
+        is_stuck or is_timed_out,
+        f"{behind}, open for {age_ms / 1000:.1f} s",
+        f"fencepost txn abort {shlex.quote(coordinator.transactional_id)}",
+        advice,
+    )
+
+
+def judge_id(coordinator: Coordinator, parts: list[tuple[Holder, int]], now_ms: int, stuck_after_ms: int) -> Judgement:
+    """`parts` are its open transaction in each partition, with the records that wait behind it there."""
+    if coordinator.state not in (ONGOING, *PREPARED):
+        return Judgement(False, f"no transaction is open; the last state is {coordinator.state}")
+    judged = [judge_holder(holder, waiting, now_ms, stuck_after_ms) for holder, waiting in parts]
+    worst = max(
+        zip(judged, parts, strict=True), key=lambda each: (each[0].is_stuck, each[1][1]), default=None
+    )  # fmt: skip
+    if worst is not None:
+        return worst[0]
+    age_ms = now_ms - coordinator.start_ms
+    return Judgement(
+        age_ms > coordinator.timeout_ms or (coordinator.state in PREPARED and age_ms >= stuck_after_ms),
+        f"{coordinator.state} for {age_ms / 1000:.1f} s, without records in any partition",
+        f"fencepost txn abort {shlex.quote(coordinator.transactional_id)}" if coordinator.state == ONGOING else None,
+    )
+
+
+def client_of(causes: list[Cause] | None, producer_epoch: int) -> str | None:
+    """The client that holds an epoch, by the journal: whoever was given it last."""
+    for cause in reversed(causes or []):
+        given = cause.fields.get("new_epoch", cause.fields.get("producer_epoch"))
+        if cause.is_beginning and isinstance(given, int) and given <= producer_epoch:
+            return cause.client
+    return None
+
+
+def spark_words(client: str | None) -> str | None:
+    """A Spark pipeline carries its application, its name and its batch in the client id."""
+    matched = _SPARK_CLIENT.match((client or "").partition(" at ")[0])
+    if matched is None:
+        return None
+    return f"Spark application {matched[1]}, pipeline {matched[2]}, batch {matched[3]}"
