@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import lifecycle, load, report, requests, scale, throughput, transaction_growth, transactions
+from bench import lifecycle, load, report, requests, scale, spark, throughput, transaction_growth, transactions
 from bench.experiment import Context, Experiment
 from bench.runner import Runner, say
 from bench.subjects import Launcher
@@ -21,7 +21,8 @@ TABLE_COLUMNS = 180
 
 def all_experiments() -> list[Experiment]:
     rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
-    return rows + transactions.experiments() + scale.experiments() + transaction_growth.experiments()
+    rows += [*transactions.experiments(), *scale.experiments(), *transaction_growth.experiments()]
+    return rows + spark.experiments()
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,6 +38,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=load.BENCH / ".work", help="directory for both brokers' data")
     parser.add_argument(
         "--self-check", action="store_true", help="Apache Kafka against itself: every ratio should be about 1"
+    )
+    parser.add_argument(
+        "--spark-records", type=int, default=20_000_000, metavar="N", help="records of the Spark rows, topic to topic"
     )
     return parser.parse_args(arguments)
 
@@ -57,7 +61,7 @@ def main() -> int:
     # A run that is told to end takes its brokers with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     launcher = Launcher(options.work.resolve(), options.self_check)
-    context = Context(launcher, options.quick)
+    context = Context(launcher, options.quick, spark_records=options.spark_records)
     runner = Runner(context, pairs, options.patience)
     outcome = runner.outcome
     try:

@@ -20,6 +20,8 @@ class Metric:
     # The target where the client, and not the broker, is what both sides wait for.
     client_bound_ratio_target: float | None = None
     absolute_target: float | None = None
+    # How much larger than the other side's the value may be.
+    difference_target: float | None = None
     must_use_less_cpu: bool = False
 
 
@@ -43,6 +45,7 @@ class Context:
     librdkafka: Librdkafka = field(default_factory=Librdkafka)
     java_transactions: JavaTransactions = field(default_factory=JavaTransactions)
     topics_made: int = 0
+    spark_records: int = 20_000_000
 
     @property
     def sample_seconds(self) -> float:

@@ -40,6 +40,8 @@ def _target(row: Row) -> str:
     if row.target is None:
         return ""
     sign = "<=" if row.metric.lower_is_better else ">="
+    if row.metric.difference_target is not None:
+        return f"{sign} + {row.target:g} {row.metric.unit}"
     unit = f" {row.metric.unit}" if row.metric.absolute_target is not None else ""
     return f"{sign} {row.target:g}{unit}" + (" (client)" if row.client_bound else "")
 

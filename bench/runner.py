@@ -58,6 +58,8 @@ class Row:
         """The ratio (or, with an absolute target, the value) that has to be reached."""
         if self.metric.absolute_target is not None:
             return self.metric.absolute_target
+        if self.metric.difference_target is not None:
+            return self.metric.difference_target
         if self.client_bound:
             return self.metric.client_bound_ratio_target
         return self.metric.ratio_target
@@ -66,7 +68,11 @@ class Row:
     def met(self) -> bool | None:
         if self.target is None:
             return None
-        value = statistics.median(self.ours) if self.metric.absolute_target is not None else self.ratio
+        value = self.ratio
+        if self.metric.absolute_target is not None:
+            value = statistics.median(self.ours)
+        elif self.metric.difference_target is not None:
+            value = statistics.median(a - b for a, b in zip(self.ours, self.theirs, strict=True))
         reached = value <= self.target if self.metric.lower_is_better else value >= self.target
         if self.metric.must_use_less_cpu and self.cpu_ratio is not None:
             reached = reached and self.cpu_ratio < 1.0
