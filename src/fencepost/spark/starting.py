@@ -10,6 +10,7 @@ from fencepost.spark import batch_states
 from fencepost.spark.formats import Format, reading_format
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline
 from fencepost.spark.processing import output_formats, output_rows, tagged, union
+from fencepost.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,7 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
             f"pipeline {pipeline.name} has no checkpoint", "give checkpoint= a directory that outlives the query"
         )
     definition = pipeline.definition
+    ship(spark)
     limits = record_limits(pipeline, options)
     reading = reading_format(definition.format, definition.schema, definition.registry, definition.sources)
     process = Processor(pipeline, options, output_formats(pipeline), limits)

@@ -1,0 +1,156 @@
+"""Pipelines as far as they need no Spark: declarations, the gate between batches, progress, the audit."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.cli.demo_audit import judge
+from fencepost.spark import batch_states
+from fencepost.spark.avro_types import UnsupportedAvroType, spark_type
+from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.pipelines import Output, pipeline
+from fencepost.spark.progress import progress_of
+from fencepost.spark.registry import SchemaRegistry, as_registry
+from fencepost.spark.running import cause
+
+
+def declared(**given: Any) -> Any:
+    return pipeline("shop", **{"source": "purchases", "schema": "id string", "outputs": ["invoices"], **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"outputs": []}, "has no outputs"),
+        ({"source": []}, "has no source"),
+        ({"outputs": ["invoices", Output("invoices")]}, "names the output invoices twice"),
+        ({"outputs": ["purchases"]}, "writes to its own source"),
+        ({"dead_letter": "invoices"}, "is also a source or an output"),
+        ({"dead_letter": "purchases"}, "is also a source or an output"),
+        ({"format": "xml"}, "'xml' is no format"),
+        ({"outputs": [Output("invoices", format="csv")]}, "'csv' is no format"),
+        ({"output_mode": "sometimes"}, "is no output mode"),
+        ({"registry": "localhost:8081"}, "is no address of a schema registry"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_refused_at_once(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(FencepostSparkError, match=told):
+        declared(**given)
+
+
+def test_a_function_must_take_the_batch_and_perhaps_once() -> None:
+    assert declared()(lambda batch: batch).wants_once is False
+    assert declared()(lambda batch, once: batch).wants_once is True
+    assert declared()(lambda batch, limit=3: batch).wants_once is False
+    with pytest.raises(FencepostSparkError, match="takes 3 arguments"):
+        declared()(lambda batch, once, more: batch)
+
+
+def test_a_pipeline_is_still_the_function_it_was_made_from() -> None:
+    @declared(dead_letter="purchases.dlq")
+    def shop(batch: Any) -> Any:
+        """Sells."""
+        return [batch]
+
+    assert shop(1) == [1]
+    assert (shop.__name__, shop.__doc__) == ("shop", "Sells.")
+    assert shop.definition.topics == ["invoices", "purchases.dlq"]
+
+
+def test_credentials_in_the_address_of_a_registry_do_not_stay_in_it() -> None:
+    assert as_registry("https://us%40er:s%3Acret@host:8081/path") == SchemaRegistry(
+        "https://host:8081/path", "us@er", "s:cret"
+    )
+    assert "s:cret" not in repr(as_registry("https://user:s%3Acret@host"))
+    assert SchemaRegistry.split(SchemaRegistry.header(513) + b"x") == (513, b"x")
+
+
+def test_avro_types_become_spark_types() -> None:
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A"]}},
+            {"name": "other", "type": "Kind"},
+            {"name": "lines", "type": {"type": "array", "items": {"type": "map", "values": ["null", "double"]}}},
+            {"name": "wide", "type": ["int", "long"]},
+        ],
+    }
+    assert spark_type(schema).simpleString() == (
+        "struct<id:bigint,price:decimal(9,2),at:timestamp,kind:string,other:string,"
+        "lines:array<map<string,double>>,wide:bigint>"
+    )
+    assert [field.nullable for field in spark_type(schema).fields] == [False, False, True, False, False, False, False]
+    loop = {"type": "record", "name": "Tree", "fields": [{"name": "child", "type": ["null", "Tree"]}]}
+    with pytest.raises(UnsupportedAvroType, match="Tree holds itself"):
+        spark_type(loop)
+    with pytest.raises(UnsupportedAvroType, match="union of int, string"):
+        spark_type({"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]})
+
+
+def test_a_closed_gate_holds_the_next_batch_until_the_run_ends() -> None:
+    batch_states.reset("gated")
+    batch_states.enter("gated", 0)
+    assert batch_states.is_inside("gated")
+    batch_states.close_gate("gated")
+    batch_states.leave("gated", replayed=False, rows_out=7)
+    outcome: list[str] = []
+
+    def next_batch() -> None:
+        try:
+            batch_states.enter("gated", 1)
+        except batch_states.Held as error:
+            outcome.append(str(error))
+
+    waiting = threading.Thread(target=next_batch)
+    waiting.start()
+    batch_states.end("gated")
+    waiting.join()
+    assert outcome == ["pipeline gated was stopped before batch 1 began"]
+    state = batch_states.state("gated")
+    assert (state.batch, state.transaction, state.committed, state.rows_out) == (0, "committed", 1, 7)
+
+
+def test_progress_tells_the_lag_over_all_partitions() -> None:
+    batch_states.reset("lagging")
+    source = SimpleNamespace(
+        latestOffset='{"purchases": {"0": 10, "1": 7}}',
+        endOffset='{"purchases": {"0": 4, "1": 7}, "@start:purchases": {"0": 0}}',
+    )
+    reported = SimpleNamespace(batchId=3, numInputRows=4, sources=[source], batchDuration=120)
+    assert progress_of("lagging", reported).lag == 6
+    silent = SimpleNamespace(latestOffset=None, endOffset="{}")
+    reported = SimpleNamespace(batchId=3, numInputRows=4, sources=[silent], batchDuration=120)
+    assert progress_of("lagging", reported).lag is None
+
+
+def test_the_cause_of_a_failed_query_is_one_line() -> None:
+    text = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):
+  File "clientserver.py", line 644, in _call_proxy
+fencepost.client.errors.BrokerUnreachable: cannot reach it
+The above exception was the direct cause of the following exception:
+fencepost.spark.errors.WriteFailed: batch 0 was not written: it is gone. Start it again
+ SQLSTATE: 39000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: shop [id = 1]
+a.b.Other: no"""
+    assert cause(ValueError(text)) == "batch 0 was not written: it is gone. Start it again"
+    assert cause(ValueError("plain SQLSTATE: 39000")) == "plain"
+    assert cause(ValueError()) == "ValueError"
+
+
+def test_the_audit_counts_what_is_wrong() -> None:
+    def rows(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+        return [{"purchase_id": purchase, "shipment_id": shipment} for purchase, shipment in pairs]
+
+    good = judge("ab", rows(("a", "1"), ("b", "2")), rows(("b", "2"), ("a", "1")))
+    assert good.is_exactly_once
+    bad = judge("abcde", rows(("a", "1"), ("a", "1"), ("b", "2"), ("c", "3")), rows(("a", "1"), ("b", "9"), ("d", "4")))
+    assert (bad.lost, bad.duplicated, bad.torn, bad.disagreeing) == (1, 1, 2, 1)
+    assert not bad.is_exactly_once
+    assert not judge("a", rows(("a", "1")), rows(("a", "1")), dead_letters=1).is_exactly_once
