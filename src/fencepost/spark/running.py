@@ -54,8 +54,10 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     # Spark asks this Python which data sources there are, and would take another one from the path.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master is None or master.startswith("local["):
+    if master is None or master.startswith("local"):
+        # Executors on this machine, in this process or (local-cluster) in others.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is None or master.startswith("local["):
         # Spark's default of 200 is for clusters; on one machine a batch would spend its time starting tasks.
         settings |= {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
     builder = SparkSession.builder.appName(name).master(master or LOCAL_MASTER)
@@ -80,14 +82,17 @@ class Run:
     def progress(self) -> Iterator[Progress | None]:
         """The progress of each batch as it ends, and None in between so that the caller can look around. Ends with the
         query; raises what ended it."""
-        last = -1
+        last, seen = -1, ""
         while True:
             is_active = self.query.isActive
-            for reported in self.query.recentProgress:
-                # A trigger without data is reported under the number of the batch to come.
-                if reported.batchId > last and (reported.numInputRows or self._is_done(reported.batchId)):
-                    last = reported.batchId
-                    yield progress_of(self._name, reported)
+            newest = self.query.lastProgress
+            if newest is not None and newest.timestamp != seen:
+                seen = newest.timestamp
+                for reported in self.query.recentProgress:
+                    # A trigger without data is reported under the number of the batch to come.
+                    if reported.batchId > last and (reported.numInputRows or self._is_done(reported.batchId)):
+                        last = reported.batchId
+                        yield progress_of(self._name, reported)
             if not is_active:
                 break
             yield None
