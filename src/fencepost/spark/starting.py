@@ -102,6 +102,7 @@ class Processor:
             transaction_timeout_ms=options.transaction_timeout_ms,
             max_writers=options.max_writers,
             adopt=options.adopt,
+            checkpoint=options.checkpoint,
         ) as opened:
             if not opened.replayed:
                 frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
