@@ -14,6 +14,7 @@ from fencepost.wire.batch import HEADER, HEADER_BYTES, BatchHeader
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from fencepost.log.log_files import LogFiles
     from fencepost.log.partition_log import PartitionLog
 
 _HINTS_MAX = 128
@@ -153,7 +154,7 @@ def _end_offset_of(log: "PartitionLog", segment: Segment) -> int:
     return log._base_offsets[at] if at < len(log._base_offsets) else log.log_end_offset
 
 
-def hold_indexes(log: "PartitionLog", segment: Segment) -> None:
+def hold_indexes(log: "LogFiles", segment: Segment) -> None:
     """Closed segments keep their indexes in memory while they are read, but only the few read last."""
     held = log._indexed
     if segment in held:
@@ -166,7 +167,7 @@ def hold_indexes(log: "PartitionLog", segment: Segment) -> None:
             oldest.release_indexes()
 
 
-def remember(log: "PartitionLog", offset: int, segment: Segment, position: int) -> None:
+def remember(log: "LogFiles", offset: int, segment: Segment, position: int) -> None:
     """Remember a batch boundary: where a sequential reader comes back to, or a watermark stands."""
     if segment is not log._active and position >= segment.size:
         return

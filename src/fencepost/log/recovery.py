@@ -28,6 +28,7 @@ from fencepost.wire.batch import BatchHeader, verify_crc
 from fencepost.wire.errors import MalformedMessage
 
 if TYPE_CHECKING:
+    from fencepost.log.log_files import LogFiles
     from fencepost.log.partition_log import PartitionLog
 
 _OFFSET_DIGITS = 20
@@ -241,7 +242,7 @@ def remove_snapshots_above(log: "PartitionLog", offset: int) -> None:
             log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
 
 
-def remove_stray_snapshots(log: "PartitionLog") -> None:
+def remove_stray_snapshots(log: "LogFiles") -> None:
     """Keep those at the base of a segment; the one of the last clean stop has done its duty."""
     kept = set(log._base_offsets)
     for snapshot in _offsets_of(log.disk.list(log.directory))[1]:
