@@ -82,7 +82,7 @@ def run(
     shown = view(as_json=as_json)
     try:
         pipeline = load_pipeline(file, name)
-        with _surroundings(pipeline, bootstrap_server, checkpoint, create_topics) as (servers, place):
+        with _surroundings(pipeline, bootstrap_server, checkpoint, create_topics, client_settings) as (servers, place):
             if sample:
                 _write_sample(pipeline, servers, client_settings, sample)
             shown.starting(pipeline, servers)
@@ -136,7 +136,11 @@ def _interrupted(asked_to_stop: threading.Event) -> None:
 
 @contextmanager
 def _surroundings(
-    pipeline: "Pipeline", bootstrap_server: str | None, checkpoint: str | None, create_topics: int
+    pipeline: "Pipeline",
+    bootstrap_server: str | None,
+    checkpoint: str | None,
+    create_topics: int,
+    kafka: dict[str, str],
 ) -> Iterator[tuple[str, str]]:
     """The cluster and the checkpoint: those that were given, or a broker of its own and a place beside it."""
     import shutil
@@ -146,7 +150,7 @@ def _surroundings(
     if bootstrap_server is not None:
         assert checkpoint is not None
         if create_topics:
-            _create_topics(bootstrap_server, topics, create_topics)
+            _create_topics(bootstrap_server, topics, create_topics, kafka)
         yield bootstrap_server, checkpoint
         return
     from fencepost import Broker
@@ -163,13 +167,13 @@ def _surroundings(
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _create_topics(bootstrap_server: str, topics: list[str], partitions: int) -> None:
+def _create_topics(bootstrap_server: str, topics: list[str], partitions: int, kafka: dict[str, str]) -> None:
     from fencepost.client.blocking import Admin
     from fencepost.client.errors import BrokerError
     from fencepost.client.values import NewTopic
     from fencepost.wire.errors import ErrorCode
 
-    with Admin(bootstrap_server) as admin:
+    with Admin(bootstrap_server, **kafka) as admin:
         for topic in topics:
             try:
                 admin.create_topic(NewTopic(topic, partitions))

@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
 from fencepost.spark.avro_types import spark_type
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.formats import ERROR, REASON_LENGTH_MAX, ROW, Format, InvalidFormat
 from fencepost.spark.registry import SchemaRegistry, UnknownSchema
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
@@ -72,19 +73,18 @@ class AvroFormat(Format):
         return encoded
 
 
-def _arrow_udf(function: "Callable[[pyarrow.Array], pyarrow.Array]", result: Any) -> Any:
+def _arrow_udf(function: Callable[[pyarrow.Array], pyarrow.Array], result: Any) -> Any:
     from pyspark.sql import functions
 
     # From PySpark 4.1 on; a pipeline's source needs a newer one.
     made: Any = functions
-    return made.arrow_udf(function, result, made.ArrowUDFType.SCALAR)
+    return made.arrow_udf(function, returnType=result)
 
 
 def _decoder(
     reader_schema: AvroSchema, registry: SchemaRegistry | None, row_type: "StructType"
-) -> "Callable[[pyarrow.Array], pyarrow.Array]":
-    def decode(values: "pyarrow.Array") -> "pyarrow.Array":
-        import pyarrow
+) -> Callable[[pyarrow.Array], pyarrow.Array]:
+    def decode(values: pyarrow.Array) -> pyarrow.Array:
         from pyspark.sql.pandas.types import to_arrow_type
 
         reader = ValueReader(reader_schema, registry)
@@ -96,10 +96,9 @@ def _decoder(
     return decode
 
 
-def _encoder(schema: AvroSchema, header: bytes) -> "Callable[[pyarrow.Array], pyarrow.Array]":
-    def encode(rows: "pyarrow.Array") -> "pyarrow.Array":
+def _encoder(schema: AvroSchema, header: bytes) -> Callable[[pyarrow.Array], pyarrow.Array]:
+    def encode(rows: pyarrow.Array) -> pyarrow.Array:
         import fastavro
-        import pyarrow
 
         parsed: Any = fastavro.parse_schema(schema, _force=True)
         values = [header + encode_datum(parsed, row) for row in rows.to_pylist()]

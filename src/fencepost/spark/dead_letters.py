@@ -73,7 +73,7 @@ def divert_too_large(
         F.lit(0),
         lambda total, header: (
             total
-            + F.length(header["key"])
+            + F.octet_length(header["key"])
             + F.coalesce(F.length(header["value"]), F.lit(0))
             + F.lit(HEADER_OVERHEAD_BYTES)
         ),
@@ -99,7 +99,7 @@ def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Co
     """The row in pieces that the dead-letter topic takes. Key and headers go along unless they are the large part."""
     from pyspark.sql import functions as F
 
-    room = limit - BATCH_OVERHEAD_BYTES - REASON_BYTES_MAX
+    room = limit - BATCH_OVERHEAD_BYTES - min(REASON_BYTES_MAX, limit // 4)
     spacious = F.col("_carried") <= F.lit(room // 2)
     chunk = max(1, room - room // 2)
     count = F.greatest(F.lit(1), F.ceil(_length("value") / F.lit(chunk))).cast("int")
