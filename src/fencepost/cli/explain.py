@@ -128,7 +128,7 @@ def _offline(
     from fencepost.inspect.explain_text import ExplainedId, ExplainedPartitions
 
     directory = DataDirectory(data)
-    now_ms = round(time.time() * 1000)
+    now_ms = directory.as_of_ms
     if producer_id is not None:
         what, is_id = directory.id_of_producer(producer_id), True
         if what is None:

@@ -38,6 +38,16 @@ class DataDirectory:
             self._everything = follow([self.path], "*")
         return self._everything
 
+    @property
+    def as_of_ms(self) -> int:
+        """The last thing that happened here, as far as it left a time: ages count from it, not from today."""
+        trail = self.everything
+        times = [change.timestamp_ms for change in trail.changes]
+        times += [each.last_timestamp_ms for each in trail.transactions]
+        times += [each.marker.timestamp_ms for each in trail.transactions if each.marker is not None]
+        times += [cause.time_ms for cause in self.journal or ()]
+        return max(times, default=0)
+
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return sorted(at for at in self._directories if at.topic == topic)
 

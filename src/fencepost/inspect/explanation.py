@@ -128,7 +128,9 @@ def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int) -> 
 
 
 def judge_holder(holder: Holder, waiting_records: int, now_ms: int, stuck_after_ms: int) -> Judgement:
-    behind = f"{waiting_records} records wait behind {holder.name}"
+    behind = (
+        f"{waiting_records} records wait behind {holder.name}" if waiting_records else f"readers are at {holder.name}"
+    )
     if holder.hanging_because is not None:
         place = f"--topic {shlex.quote(holder.partition.topic)} --partition {holder.partition.partition}"
         return Judgement(
@@ -158,7 +160,7 @@ def judge_holder(holder: Holder, waiting_records: int, now_ms: int, stuck_after_
         left = (coordinator.timeout_ms - age_ms) / 1000
         advice = f"its coordinator aborts it in about {left:.0f} s; this shows what an abort now would do"
     return Judgement(
-        is_stuck or is_timed_out,
+        (is_stuck and waiting_records > 0) or is_timed_out,
         f"{behind}, open for {age_ms / 1000:.1f} s",
         f"fencepost txn abort {shlex.quote(coordinator.transactional_id)}",
         advice,
