@@ -188,9 +188,9 @@ def test_a_producer_id_leads_to_the_same_answer(incident: Incident, command: Com
 
 def test_a_copied_directory_tells_the_same(incident: Incident, command: Command, tmp_path: Path) -> None:
     copied = tmp_path / "copied"
-    shutil.copytree(
-        incident.broker.data_directory, copied, ignore=shutil.ignore_patterns("*.lock", ".lock", "__cluster_metadata*")
-    )
+    # Apache Kafka's open indexes are ten megabytes of nothing each, and not needed.
+    unneeded = shutil.ignore_patterns(".lock", "__cluster_metadata*", "*.index", "*.timeindex")
+    shutil.copytree(incident.broker.data_directory, copied, ignore=unneeded)
     offline = command.run(("explain", incident.name, "--history", "--json", "--data", str(copied)))
     assert offline.status == 0, offline.errors
     document = offline.json
@@ -216,9 +216,8 @@ def hanging(broker: BrokerProcess, unique: Unique) -> Iterator[str]:
         yield topic
 
 
-def test_a_hanging_transaction_is_stuck_and_its_abort_can_be_pasted(hanging: tuple[str, int], command: Command) -> None:
-    topic, producer_id = hanging
-    done = command.run(("explain", topic))
+def test_a_hanging_transaction_is_stuck_and_its_abort_can_be_pasted(hanging: str, command: Command) -> None:
+    done = command.run(("explain", hanging))
     assert done.status == STUCK
     assert "which hangs" in done.output
     (line,) = (line for line in done.output.splitlines() if line.startswith("  next"))
@@ -231,7 +230,7 @@ def test_a_hanging_transaction_is_stuck_and_its_abort_can_be_pasted(hanging: tup
 def test_bad_input_is_answered_in_one_line(command: Command, incident: Incident, tmp_path: Path) -> None:
     assert "is neither a topic nor a transactional id" in command.refused("explain", "absent")
     assert "no coordinator knows the producer id 999999" in command.refused("explain", "--producer-id", "999999")
-    assert "has 1 partition" in command.refused("explain", f"{incident.topic}:9")
+    assert "has no partition 9" in command.refused("explain", f"{incident.topic}:9")
     command.refused("explain", status=2)
     command.refused("explain", "x", "--producer-id", "1", status=2)
     assert "is no data directory" in command.refused("explain", "x", "--data", str(tmp_path))
