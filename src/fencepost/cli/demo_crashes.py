@@ -19,8 +19,9 @@ from fencepost.cli.output import CommandFailed
 
 KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
-BATCHES_PER_WAVE = 3
+BATCHES_PER_WAVE = 2
 POLL_SECONDS = 0.005
+SEARCH_SECONDS = 0.1  # looking for processes costs more than looking at files
 STALL_SECONDS = 300.0
 RESTARTS_MAX = 10
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop.py"
@@ -126,6 +127,7 @@ class Stage:
         self._watch = Watch(self._broker.address, checkpoint, "purchases", topics)
         self._counter = CommittedCounter(self._broker.address, list(topics))
         self._fed = 0
+        self._searched_at = 0.0
         self._kills: list[dict[str, Any]] = []
 
     def play(self) -> Outcome:
@@ -183,7 +185,10 @@ class Stage:
         if self._kills and batch <= self._kills[-1]["batch"]:
             return False  # it still recovers from the kill before
         if target == "worker":
-            processes = self.driver.kill_workers() if self._watch.is_in_batch else 0
+            if not self._watch.is_in_batch or time.monotonic() - self._searched_at < SEARCH_SECONDS:
+                return False
+            self._searched_at = time.monotonic()
+            processes = self.driver.kill_workers()
             return processes > 0 and self._note(target, batch, processes)
         if not self._watch.is_written_in_part:
             return False
