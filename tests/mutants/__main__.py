@@ -6,7 +6,7 @@ import os
 import sys
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.hunting import SEEDS_MAX, Kill, hunt
+from tests.mutants.hunting import SEEDS_MAX, hunt_number
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     print("| mutant | what it breaks | killed by | seed | CPU seconds |\n|---|---|---|---|---|")
     living = []
     with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
-        for kill in pool.imap(_hunt, [(at, given.seeds) for at in chosen]):
+        for kill in pool.imap(hunt_number, [(at, given.seeds) for at in chosen]):
             by = kill.by if kill.is_dead else "**lives**"
             seed = "-" if kill.seed is None else kill.seed
             print(f"| {kill.mutant} | {breaks[kill.mutant]} | {by} | {seed} | {kill.cpu_seconds:.1f} |", flush=True)
@@ -27,11 +27,6 @@ def main() -> int:
                 living.append(kill.mutant)
     print(f"\n{len(chosen) - len(living)} of {len(chosen)} mutants die{': ' if living else ''}{', '.join(living)}")
     return 1 if living else 0
-
-
-def _hunt(job: tuple[int, int]) -> Kill:
-    at, seeds = job
-    return hunt(MUTANTS[at], range(seeds))
 
 
 if __name__ == "__main__":

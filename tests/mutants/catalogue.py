@@ -39,7 +39,7 @@ def _done_when_started(good: Any) -> Any:
 
 def _start_without_waiting(good: Any) -> Any:
     def start(self: GroupCommit) -> None:
-        for partition in self._dirty:
+        for partition in list(self._dirty):
             if partition.failure is None:
                 partition.log.mark_synced(partition.log.log_end_offset)
                 partition.advance(partition.log.log_end_offset, partition.appended_bytes)
@@ -225,9 +225,9 @@ def _aborted_before_data(good: Any) -> Any:
 def _no_duplicates_known(good: Any) -> Any:
     def check(self: Any, header: Any, origin: Any, *rest: Any) -> Any:
         entry = self._producers.get(header.producer_id)
-        if entry is not None and entry.producer_epoch == header.producer_epoch:
-            if producers._find_duplicate(entry, header.base_sequence, header.last_sequence) is not None:
-                return None
+        is_known = entry is not None and entry.producer_epoch == header.producer_epoch
+        if is_known and producers._find_duplicate(entry, header.base_sequence, header.last_sequence) is not None:
+            return None
         return good(self, header, origin, *rest)
 
     return check

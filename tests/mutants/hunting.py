@@ -34,6 +34,14 @@ def hunt(mutant: Mutant, seeds: range, seconds: int = SECONDS) -> Kill:
     return Kill(mutant.name, None, "", time.process_time() - begun, False)
 
 
+def hunt_number(job: tuple[int, int]) -> Kill:
+    """The mutant of that number with so many seeds; by number, since a patch cannot be sent to another process."""
+    from tests.mutants.catalogue import MUTANTS
+
+    number, seeds = job
+    return hunt(MUTANTS[number], range(seeds))
+
+
 def _reason(anomaly: str) -> str:
     """Its class; of an invariant also which, of an exception what was thrown."""
     kind, _, rest = anomaly.partition(": ")

@@ -130,7 +130,10 @@ def _pause(world: "World", kind: Fault) -> bool:
 
 
 def _sync_eio(world: "World", kind: Fault) -> bool:
+    """A disk that fails to sync does not last: the power goes soon after, with all that only the page cache had."""
     world.disk.fail_sync(world.source.choice(_PATHS))
+    if world.source.random() < 0.6:
+        world.later(world.source.choice((300, 2_000)), lambda: world.lose_power(PowerCut.LOSE_ALL))
     return False
 
 

@@ -209,6 +209,10 @@ class World:
             self.machine.cut_power(cut)
         self._gone()
 
+    def lose_power(self, cut: PowerCut) -> None:
+        if self.machine.process is not None and not self._is_healed:
+            self.die("power", cut)
+
     def _gone(self) -> None:
         self.is_serving = False
         self._die_at_step = self.disk.left = self._death = None

@@ -1,0 +1,1 @@
+"""Whole worlds of broker, clients and faults in virtual time."""
