@@ -69,12 +69,8 @@ class Cause:
                 return f"initialised as producer {fields['producer_id']} epoch {fields['producer_epoch']}{by}"
             case "ProducerFenced":
                 why = WORDS.get(str(fields["cause"]), str(fields["cause"]))
-                return (
-                    f"producer {fields['producer_id']} epoch {fields['old_epoch']} was fenced{by}, which got epoch"
-                    f" {fields['new_epoch']}: {why}"
-                    if by
-                    else f"producer {fields['producer_id']} epoch {fields['old_epoch']} was fenced: {why}"
-                )
+                fenced = f"producer {fields['producer_id']} epoch {fields['old_epoch']} was fenced{by}"
+                return f"{fenced}, the epoch is {fields['new_epoch']} now: {why}"
             case "TransactionAborted":
                 why = WORDS.get(str(fields["cause"]), str(fields["cause"]))
                 return f"aborted after {fields['open_ms']} ms in {fields['partition_count']} partitions{by}: {why}"

@@ -1,5 +1,7 @@
 """Explanations as a screen of text and as a document."""
 
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -18,7 +20,8 @@ from fencepost.inspect.explanation import (
 )
 
 NO_JOURNAL = "not recorded by this broker: only Fencepost keeps causes and clients"
-RECORDED_BY_FENCEPOST = "[recorded by Fencepost]"
+FOOTNOTE = "* recorded by Fencepost; Apache Kafka keeps no such record"
+WIDTH, WIDTH_MIN = 110, 60
 CAUSES_SHOWN = 5
 
 
@@ -56,6 +59,8 @@ class ExplainedPartitions:
     def lines(self) -> Iterator[str]:
         for facts, judgement in self._judged:
             yield from partition_lines(facts, judgement, self._causes, self._now_ms)
+        if any(self._causes.values()):
+            yield FOOTNOTE
 
     def document(self) -> dict[str, Any]:
         return {
@@ -99,31 +104,34 @@ class ExplainedId:
         facts, coordinator = self._facts, self._facts.coordinator
         yield f"{coordinator.transactional_id}  {_verdict(self._judgement)}: {self._judgement.reason}"
         where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
-        yield _field("state", f"{coordinator.state}{where}")
-        yield _field("producer", f"id {coordinator.producer_id}, epoch {coordinator.producer_epoch}")
-        yield _field("time-out", _timeout(coordinator.timeout_ms))
+        yield from _field("state", f"{coordinator.state}{where}")
+        yield from _field("producer", f"id {coordinator.producer_id}, epoch {coordinator.producer_epoch}")
+        yield from _field("time-out", _timeout(coordinator.timeout_ms))
         if coordinator.start_ms >= 0 and coordinator.partitions:
-            yield _field("began", f"{when(coordinator.start_ms)}, {_age(self._now_ms - coordinator.start_ms)} ago")
+            yield from _field("began", f"{when(coordinator.start_ms)}, {_age(self._now_ms - coordinator.start_ms)} ago")
         client = client_of(facts.causes, coordinator.producer_epoch)
         yield from _client_lines(facts.causes, client)
         for part in facts.parts:
             for holder in part.holders:
                 if holder.producer_id == coordinator.producer_id:
-                    yield _field("open in", _open_text(holder, part))
+                    yield from _field("open in", _open_text(holder, part))
         for partition, broker in facts.owed_markers:
-            yield _field("owed", f"a marker in {partition} by broker {broker}")
-        yield from _cause_lines(facts.causes)
+            yield from _field("owed", f"a marker in {partition} by broker {broker}")
+        if facts.history is None:
+            yield from _cause_lines(facts.causes)
         yield from _next_lines(self._judgement)
         if facts.history is not None:
             yield from self._history_lines()
+        if facts.causes:
+            yield FOOTNOTE
 
     def _history_lines(self) -> Iterator[str]:
         yield ""
         if self._facts.has_hidden_states:
             yield "this cluster hides __transaction_state: states that were before cannot be seen"
         for moment in self._facts.history or ():
-            mark = f"  {RECORDED_BY_FENCEPOST}" if moment.kind == "cause" else ""
-            yield f"{when(moment.time_ms)}  {moment.kind:7}  {moment.text}{mark}"
+            kind = "cause*" if moment.kind == "cause" else moment.kind
+            yield from _wrapped(f"{when(moment.time_ms)}  {kind:7}  ", moment.text)
 
 
 def partition_lines(
@@ -132,14 +140,14 @@ def partition_lines(
     at = facts.offsets
     yield f"{facts.partition}  {_verdict(judgement)}: {judgement.reason}"
     unstable = "none" if facts.first_unstable_offset is None else str(facts.first_unstable_offset)
-    yield _field(
+    yield from _field(
         "offsets",
         f"log start {at.log_start_offset}, first unstable {unstable}, last stable {at.last_stable_offset},"
         f" high watermark {at.high_watermark}",
     )
     if facts.first_unstable_offset is None:
         return
-    yield _field("waiting", f"{facts.waiting_records} records; {facts.open_records} more are in open transactions")
+    yield from _field("waiting", f"{facts.waiting_records} records; {facts.open_records} more are in open transactions")
     if facts.holders:
         yield from _holder_lines(facts, causes, now_ms)
     yield from _next_lines(judgement)
@@ -150,7 +158,7 @@ def _holder_lines(
 ) -> Iterator[str]:  # fmt: skip
     holder = facts.holders[0]
     age = "" if holder.began_ms is None else f", open for {_age(now_ms - holder.began_ms)}"
-    yield _field(
+    yield from _field(
         "held by",
         f"{holder.name}, producer {holder.producer_id} epoch {holder.producer_epoch}, from offset"
         f" {holder.start_offset} with {holder.record_count} records{age}",
@@ -158,12 +166,12 @@ def _holder_lines(
     coordinator = holder.coordinator
     if coordinator is not None:
         where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
-        yield _field("state", f"{coordinator.state}{where}, time-out {_timeout(coordinator.timeout_ms)}")
+        yield from _field("state", f"{coordinator.state}{where}, time-out {_timeout(coordinator.timeout_ms)}")
         found = causes.get(coordinator.transactional_id)
         yield from _client_lines(found, client_of(found, holder.producer_epoch))
         yield from _cause_lines(found)
     for other in facts.holders[1:]:
-        yield _field("then", f"{other.name} from offset {other.start_offset} with {other.record_count} records")
+        yield from _field("then", f"{other.name} from offset {other.start_offset} with {other.record_count} records")
 
 
 def _holder_document(holder: Holder | None, causes: Mapping[str, list[Cause] | None]) -> dict[str, Any]:
@@ -178,25 +186,25 @@ def _holder_document(holder: Holder | None, causes: Mapping[str, list[Cause] | N
 
 def _client_lines(causes: list[Cause] | None, client: str | None) -> Iterator[str]:
     if causes is None:
-        yield _field("client", NO_JOURNAL)
+        yield from _field("client", NO_JOURNAL)
     elif client is not None:
-        yield _field("client", f"{client}  {RECORDED_BY_FENCEPOST}")
+        yield from _field("client*", client)
         spark = spark_words(client)
         if spark is not None:
-            yield _field("", spark)
+            yield from _field("", spark)
 
 
 def _cause_lines(causes: list[Cause] | None) -> Iterator[str]:
     told = [cause for cause in causes or () if cause.event != "ProducerInitialised"]
     for cause in told[-CAUSES_SHOWN:]:
-        yield _field("cause", f"{when(cause.time_ms)} {cause.text()}  {RECORDED_BY_FENCEPOST}")
+        yield from _field("cause*", f"{when(cause.time_ms)} {cause.text()}")
 
 
 def _next_lines(judgement: Judgement) -> Iterator[str]:
     if judgement.next_command is not None:
-        yield _field("next", judgement.next_command)
+        yield f"  {'next':9} {judgement.next_command}"  # in one line, to be pasted
     if judgement.next_text:
-        yield _field("", judgement.next_text)
+        yield from _field("", judgement.next_text)
 
 
 def _open_text(holder: Holder, part: PartitionFacts) -> str:
@@ -211,8 +219,15 @@ def _verdict(judgement: Judgement) -> str:
     return "STUCK" if judgement.is_stuck else "healthy"
 
 
-def _field(name: str, text: str) -> str:
-    return f"  {name:9} {text}"
+def _field(name: str, text: str) -> Iterator[str]:
+    yield from _wrapped(f"  {name:9} ", text)
+
+
+def _wrapped(front: str, text: str) -> Iterator[str]:
+    width = max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH_MIN)
+    lines = textwrap.wrap(text, width - len(front), break_on_hyphens=False, break_long_words=False)
+    for at, line in enumerate(lines):
+        yield (front if at == 0 else " " * len(front)) + line
 
 
 def _age(milliseconds: int) -> str:
