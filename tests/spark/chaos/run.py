@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pyspark
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError
@@ -32,7 +33,8 @@ FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 MASTER = "local-cluster[2,1,768]"
 VICTIMS = ("driver", "executor", "worker", "broker", "sleeper")
 ROWS_PER_BATCH = 60
-INPUTS_PER_SECOND = 40
+INPUTS_PER_SECOND = 60
+AHEAD_MAX = 4 * ROWS_PER_BATCH
 # A machine under load starts Spark slowly; nothing here is decided by these but how long a failure takes.
 STALL_SECONDS = 300.0
 OPEN_TRANSACTION_SECONDS = 5.0
@@ -99,8 +101,8 @@ class ChaosRun:
     def run(self) -> Result:
         began = time.monotonic()
         self._prepare_cluster()
-        self._feeder = Feeder(self._broker.bootstrap_servers, self._example)
         self._watcher = Watcher(self._broker.bootstrap_servers, self._example)
+        self._feeder = Feeder(self._broker.bootstrap_servers, self._example, self._progress)
         try:
             self._start_driver()
             for victim in self._kills:
@@ -243,10 +245,11 @@ class ChaosRun:
 
 
 class Feeder:
-    """Writes inputs all the while, each exactly once, and remembers where each stands."""
+    """Writes inputs all the while, each exactly once, and remembers where each stands. Keeps a few batches ahead."""
 
-    def __init__(self, bootstrap: str, example: Example) -> None:
+    def __init__(self, bootstrap: str, example: Example, outputs_so_far: Callable[[], int]) -> None:
         self.origins: dict[str, Origin] = {}
+        self._outputs_so_far = outputs_so_far
         self._example = example
         self._producer = confluent_kafka.Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "log_level": 0}
@@ -258,13 +261,15 @@ class Feeder:
     def _feed(self) -> None:
         number = 0
         while not self._stopping.wait(1 / INPUTS_PER_SECOND):
+            self._producer.poll(0)
+            if number - self._outputs_so_far() // 2 >= AHEAD_MAX:
+                continue
             row = self._example.make_input(number)
             name = next(iter(row.values()))
             self._producer.produce(
                 self._example.source, encode(row), partition=number % INPUT_PARTITIONS,
                 on_delivery=lambda error, message, name=name: self._delivered(name, error, message),
             )  # fmt: skip
-            self._producer.poll(0)
             number += 1
         assert self._producer.flush(STALL_SECONDS) == 0
 
@@ -350,5 +355,7 @@ def chaos(
     try:
         return ChaosRun(example, broker, protocol, directory, seed, kills).run()
     finally:
-        for local in directory.glob("local-*"):
-            shutil.rmtree(local, ignore_errors=True)
+        # Executors of a local cluster work below Spark's own directory, whatever they are told.
+        work = Path(pyspark.__file__).with_name("work")
+        for left in (*directory.glob("local-*"), *work.glob("app-*")):
+            shutil.rmtree(left, ignore_errors=True)
