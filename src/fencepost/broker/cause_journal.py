@@ -6,11 +6,11 @@ bounded file of JSON lines, unsynced: an explanation is worth a lot, but not a s
 """
 
 import enum
-import json
 from collections import OrderedDict, deque
 from typing import Any
 
 from fencepost.broker.events import event_fields
+from fencepost.broker.json_lines import decode_line, encode_line
 from fencepost.ports import Clock, Disk, File
 
 JOURNAL_NAME = "cause-journal.jsonl"
@@ -32,10 +32,10 @@ class CauseJournal:
         if self._disk.exists(self._path):
             for line in self._disk.read_bytes(self._path).splitlines():
                 try:
-                    entry = json.loads(line)
+                    entry = decode_line(line, "event")
                     self._remember(entry["transactional_id"], entry)
                 except (ValueError, KeyError, TypeError):
-                    continue  # torn by a crash: the rest is still worth reading
+                    continue  # torn by a crash or damaged: the rest is still worth reading
         self._rewrite()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class CauseJournal:
         entry = {"event": type(event).__name__, "time_ms": self._clock.wall_ms()}
         entry.update((name, _plain(value)) for name, value in event_fields(event).items())
         self._remember(transactional_id, entry)
-        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        line = encode_line(entry)
         try:
             if self._end + len(line) > self._max_bytes:
                 self._rewrite()
@@ -87,7 +87,7 @@ class CauseJournal:
         lines: deque[bytes] = deque()
         size = 0
         for entries in reversed(self._by_id.values()):
-            block = b"".join(json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in entries)
+            block = b"".join(map(encode_line, entries))
             size += len(block)
             if size > self._max_bytes // 2:
                 break

@@ -6,11 +6,11 @@ small port behind which another store stands once there are several brokers: eve
 """
 
 import errno
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.broker.json_lines import DamagedLine, decode_line, encode_line
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.ports import Disk, File, Randomness
 from fencepost.wire.errors import KafkaError
@@ -67,8 +67,11 @@ class ClusterMetadata:
         lines, end = 0, 0
         if self._disk.exists(self._path):
             changes, end = self._parse(self._disk.read_bytes(self._path))
-            for change in changes:
-                self._apply(change)
+            for number, change in enumerate(changes, 1):
+                try:
+                    self._apply(change)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise CorruptSideFile(self._path, f"line {number} makes no sense: {error!r}") from error
             lines = len(changes)
         self._apply({"op": "start", "incarnation": self.incarnation + 1})
         if rewrite or lines > JOURNAL_SLACK * (len(self.topics) + 10):
@@ -89,14 +92,12 @@ class ClusterMetadata:
         while end < len(data):
             stop = data.find(b"\n", end) + 1
             try:
-                change = json.loads(data[end:stop])
-            except ValueError:
-                change = None
-            if not isinstance(change, dict):
+                changes.append(decode_line(data[end:stop] if stop else b"", "op"))
+            except DamagedLine as error:
                 if stop and stop < len(data):
-                    raise CorruptSideFile(self._path, f"line {len(changes) + 1} is damaged and not the last")
+                    reason = f"line {len(changes) + 1} is damaged and not the last: {error}"
+                    raise CorruptSideFile(self._path, reason) from None
                 break
-            changes.append(change)
             end = stop
         return changes, end
 
@@ -160,7 +161,7 @@ class ClusterMetadata:
 
     def _append(self, change: dict[str, Any]) -> None:
         assert self._file is not None, "metadata changed before it was loaded"
-        data = (json.dumps(change, separators=(",", ":")) + "\n").encode()
+        data = encode_line(change)
         self._file.write(self._end, data)
         try:
             self._file.sync()
@@ -218,7 +219,7 @@ class ClusterMetadata:
         changes.append({"op": "set_broker_config", "config": self.broker_overrides})
         changes.append({"op": "set_cluster_config", "config": self.cluster_overrides})
         changes.append({"op": "producer_ids", "next": self._next_producer_id_block})
-        return b"".join((json.dumps(change, separators=(",", ":")) + "\n").encode() for change in changes)
+        return b"".join(map(encode_line, changes))
 
 
 def _creation(topic: Topic) -> dict[str, Any]:

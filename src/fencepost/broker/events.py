@@ -101,6 +101,22 @@ class LogRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageFound:
+    """Bytes on the disk are not what was written. They are not served; what is around them is."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideFileDamaged:
+    """A file that can be done without; what it said was found out in another way, or is lost."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StorageFailed:
     directory: str
     reason: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.events import DamageFound
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
@@ -13,7 +14,7 @@ from fencepost.coordinators.runtime import APPENDED, AppendOutcome, CoordinatorR
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
-from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -108,7 +109,9 @@ class Loader:
     def load_all(self) -> None:
         for partition in self._node.partitions[self._topic]:
             self._runtime.start_loading(partition.index)
-            if partition.log.log_end_offset == partition.log.log_start_offset:
+            if partition.log.failure is not None:
+                self._give_up(partition.index, partition.log.storage_error())
+            elif partition.log.log_end_offset == partition.log.log_start_offset:
                 self._finish(partition.index)
             else:
                 self._waiting.append((partition.index, partition.log.log_start_offset))
@@ -118,15 +121,24 @@ class Loader:
     def _step(self) -> None:
         index, offset = self._waiting.pop()
         log = self._node.partition(self._topic, index).log
-        found = log.read(offset, LOAD_STEP_BYTES, upper_bound=log.log_end_offset)
-        if found.records:
-            self._runtime.replay(index, found.records)
-        if found.records and found.next_offset < log.log_end_offset:
-            self._waiting.append((index, found.next_offset))
+        try:
+            found = log.read(offset, LOAD_STEP_BYTES, upper_bound=log.log_end_offset)
+            if found.records:
+                self._runtime.replay(index, found.records)
+        except (KafkaError, MalformedMessage) as error:
+            self._give_up(index, error)
         else:
-            self._finish(index)
+            if found.records and found.next_offset < log.log_end_offset:
+                self._waiting.append((index, found.next_offset))
+            else:
+                self._finish(index)
         if self._waiting:
             self._node.scheduler.call_soon(self._step)
+
+    def _give_up(self, index: int, error: Exception) -> None:
+        """A decision that cannot be read may be the one that counts: better no coordinator than a wrong one."""
+        self._runtime.unload(index)
+        self._node.events.emit(DamageFound(self._topic, index, f"no coordinator for it: {error}"))
 
     def _finish(self, index: int) -> None:
         clock = self._node.clock

@@ -13,7 +13,16 @@ from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
 from fencepost.broker.connection import Connection
 from fencepost.broker.dispatch import Dispatcher
 from fencepost.broker.durability import GroupCommit, PageCache
-from fencepost.broker.events import BrokerStarted, BrokerStopped, EventFeed, StorageFailed, TopicCreated, TopicDeleted
+from fencepost.broker.events import (
+    BrokerStarted,
+    BrokerStopped,
+    DamageFound,
+    EventFeed,
+    SideFileDamaged,
+    StorageFailed,
+    TopicCreated,
+    TopicDeleted,
+)
 from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
@@ -24,10 +33,13 @@ from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_t
 from fencepost.broker.transactions import Transactions
 from fencepost.config import BrokerConfig, TopicConfig, broker_config, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.recovery import DamagedLog
 from fencepost.ports import Buffer, Clock, Disk, Flusher, Randomness, Scheduler
 from fencepost.settings import LONG_MAX
 from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
+
+DAMAGE_TOLD_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Node:
         )
         self.storage = Storage(ports.disk, data_directory, limits)
         self.storage_failure: OSError | None = None
+        self._damage_told: set[str | None] = set()
         self.group_commit = GroupCommit(ports.flusher, ports.scheduler, self.storage_failed)
         self.page_cache = PageCache()
         self.partitions: dict[str, list[Partition]] = {}
@@ -108,6 +121,8 @@ class Node:
     def _open_storage(self) -> None:
         properties = self.storage.start(self.config.node_id, self.randomness)
         self.cluster_id = properties.cluster_id
+        for complaint in self.storage.complaints:
+            self.events.emit(SideFileDamaged(complaint))
         self.metadata.load(rewrite=self.storage.is_suspect)
         self._apply_broker_overrides()
         self.causes.load()
@@ -304,8 +319,18 @@ class Node:
     def _open_topic(self, topic: Topic) -> None:
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
-        logs = [self.storage.open_log(topic, index, config, now_ms) for index in range(topic.partition_count)]
+        logs = []
+        for index in range(topic.partition_count):
+            try:
+                logs.append(self.storage.open_log(topic, index, config, now_ms))
+            except (DamagedLog, KafkaError) as error:
+                # One that cannot be opened must not keep all the others from being served.
+                logs.append(self.storage.offline_log(topic, index, config, error))
+                self.events.emit(DamageFound(topic.name, index, f"offline: {error}"))
         self._register(topic, logs)
+        for partition in self.partitions[topic.name]:
+            if partition.log.failure is not None:
+                partition.fail(partition.log.storage_error())
 
     def _create_logs(self, topic: Topic, indexes: range) -> list[PartitionLog]:
         """The files come before the journal says that they exist, so that a full disk leaves no half-made topic."""
@@ -349,6 +374,12 @@ class Node:
     def _log_failed(self, error: OSError) -> None:
         """One log noticed that the disk fails: none is trusted any more, as soon as what noticed it is done."""
         self.scheduler.call_soon(lambda: self.storage_failed(error))
+
+    def damage_found(self, topic: str, partition: int, error: KafkaError) -> None:
+        """Told once for each place: whoever reads it will come back for it again and again."""
+        if error.message not in self._damage_told and len(self._damage_told) < DAMAGE_TOLD_MAX:
+            self._damage_told.add(error.message)
+            self.events.emit(DamageFound(topic, partition, error.message or ""))
 
     def storage_failed(self, error: OSError) -> None:
         """The log directory cannot be trusted any more: refuse everything rather than acknowledge what may be lost."""

@@ -36,6 +36,7 @@ DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SYNC_ONE_BY_ONE_MAX = 16
+DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
 """Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
 
@@ -62,8 +63,12 @@ class Storage:
         self.was_clean = False
         self.is_suspect = False
         """The disk has failed before: the page cache may show what is not on it and will not be written again."""
+        self.complaints: list[str] = []
+        """What was damaged and could be done without."""
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
+        self._checkpointed: dict[tuple[str, int], int] = {}
+        """Recovery points as they stand on the disk."""
 
     def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
         """Claim the directory and read its checkpoints."""
@@ -81,9 +86,19 @@ class Storage:
             )
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
-        self._recovery_points = read_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT)
-        self._log_starts = read_offset_checkpoint(self.disk, self.directory, LOG_START_OFFSET_CHECKPOINT)
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        self._checkpointed = dict(self._recovery_points)
+        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         return properties
+
+    def _read_checkpoint(self, name: str) -> dict[tuple[str, int], int]:
+        """As Kafka does with one it cannot read: nothing is known, so everything is looked at."""
+        try:
+            return read_offset_checkpoint(self.disk, self.directory, name)
+        except CorruptSideFile as error:
+            self.complaints.append(str(error))
+            self.was_clean = False
+            return {}
 
     def note_failure(self) -> None:
         try:
@@ -119,7 +134,11 @@ class Storage:
         if self.was_clean:
             return False
         topic_id = self._topic_id_of(path)
-        return topic_id is not None and topic_id != topic.topic_id
+        if topic_id is None:
+            return False
+        # Ids are random: two that differ in a few bits are the same one, damaged.
+        difference = int.from_bytes(topic_id, "big") ^ int.from_bytes(topic.topic_id, "big")
+        return difference.bit_count() > DAMAGED_ID_BITS_MAX
 
     def _topic_id_of(self, path: str) -> bytes | None:
         try:
@@ -154,6 +173,13 @@ class Storage:
             rewrite=self.is_suspect,
         )
 
+    def offline_log(self, topic: Topic, index: int, config: TopicConfig, reason: Exception) -> PartitionLog:
+        """A log whose files cannot be read: it refuses everything, and its files stay as they are."""
+        path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
+        log = PartitionLog(self.disk, path, topic.name, index, topic.topic_id, config, self.limits)
+        log.mark_failed(reason if isinstance(reason, OSError) else OSError(errno.EIO, str(reason), path))
+        return log
+
     def create_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         """A new partition's log. What a topic of the same name left behind is set aside."""
         path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
@@ -161,6 +187,10 @@ class Storage:
             self.disk.rename(path, f"{path}.{topic.topic_id.hex()}{STRAY_SUFFIX}")
         self._recovery_points.pop((topic.name, index), None)
         self._log_starts.pop((topic.name, index), None)
+        if (topic.name, index) in self._checkpointed:
+            # What the checkpoint says of an older topic of that name must not be taken for this one's.
+            del self._checkpointed[topic.name, index]
+            write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, self._checkpointed)
         return self.open_log(topic, index, config, now_ms)
 
     def delete_log(self, log: PartitionLog) -> str:
@@ -175,6 +205,10 @@ class Storage:
         recovery_points, log_starts, high_watermarks = {}, {}, {}
         for log in logs:
             key = (log.topic, log.partition)
+            if not log.segments:  # never opened: what was known of it must still be known at the next start
+                recovery_points[key] = self._recovery_points.get(key, 0)
+                log_starts[key] = self._log_starts.get(key, 0)
+                continue
             recovery_points[key] = log.synced_offset
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
@@ -185,6 +219,7 @@ class Storage:
             (REPLICATION_OFFSET_CHECKPOINT, high_watermarks),
         ):
             write_offset_checkpoint(self.disk, self.directory, name, offsets)
+        self._checkpointed = recovery_points
 
     def close(self, logs: Iterable[PartitionLog]) -> None:
         """Leave nothing to recover."""

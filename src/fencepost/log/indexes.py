@@ -49,8 +49,12 @@ class OffsetIndex:
 
     def lookup(self, relative_offset: int) -> int:
         """A position at or before the batch that holds the offset."""
+        return self.entry_at_or_before(relative_offset)[0]
+
+    def entry_at_or_before(self, relative_offset: int) -> tuple[int, int | None]:
+        """The same position, and the relative last offset of the batch there; None for the start of the file."""
         entry = bisect_right(self.relative_offsets, relative_offset)
-        return self.positions[entry - 1] if entry else 0
+        return (self.positions[entry - 1], self.relative_offsets[entry - 1]) if entry else (0, None)
 
     def position_at_or_before(self, position: int) -> int:
         """The last known start of a batch that is not beyond `position`."""

@@ -34,8 +34,11 @@ def _search(
 ) -> TimestampOffset | None:
     # The entry names a batch no later than `timestamp`; every batch before it is no later either. An entry at exactly
     # this timestamp is the first batch to reach it, so the search may begin with that batch.
-    first_offset = max(segment.base_offset + segment.time_index.lookup(timestamp), log_start_offset)
-    position = segment.offset_index.lookup(first_offset - segment.base_offset)
+    first_offset = max(segment.offset_before(timestamp), log_start_offset)
+    start = segment.find(first_offset)
+    if start is None:
+        return None
+    position = start[0]
     for found in segment.batches(position):
         header = found.header
         if header.max_timestamp < timestamp or header.last_offset < log_start_offset:

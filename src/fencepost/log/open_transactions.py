@@ -9,6 +9,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from fencepost.ports import Disk, File
 
 _ENTRY = struct.Struct(">hqqqq")
@@ -249,7 +251,28 @@ class AbortedTransactions:
         for entry in self.entries():
             if entry.last_offset < base_offset or entry.last_offset <= previous:
                 raise CorruptTransactionIndex(f"{self._path}: {entry} is out of order (base offset {base_offset})")
+            if not 0 <= entry.first_offset <= entry.last_offset or entry.producer_id < 0:
+                raise CorruptTransactionIndex(f"{self._path}: {entry} is no transaction")
             previous = entry.last_offset
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._data is not None
+
+    def checksum(self) -> bytes:
+        """What stands beside the index of a sealed segment: Kafka's format has no checksum of its own."""
+        data = self._loaded()
+        return b"0 %d %08x\n" % (len(data), crc32c(data))
+
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """Other content altogether, in memory at once and on the disk if it has room."""
+        self._data = bytearray(b"".join(entry.encode() for entry in entries))
+        self._index_blocks()
+        try:
+            if self._data or self._disk.exists(self._path):
+                self._disk.write_bytes(self._path, self._data)
+        except OSError:
+            pass  # it will be found wrong again
 
     def move_to(self, path: str) -> None:
         """Follow a segment that was renamed."""

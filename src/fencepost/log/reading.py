@@ -7,6 +7,7 @@ neither a sequential reader nor a watermark costs a search.
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from fencepost.log import checking
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.segment import Segment
 from fencepost.ports import Buffer
@@ -87,6 +88,8 @@ def _read_from(
     offset: int,
     at_least_one_batch: bool,
 ) -> ReadResult:
+    if position < segment.unchecked_to:
+        return checking.read(log, segment, position, count, max_bytes, offset, at_least_one_batch)
     if count <= max_bytes:
         remember(log, end_offset, segment, position + count)
         return ReadResult(segment.file.read(position, count), end_offset)
@@ -108,7 +111,7 @@ def aborted_transactions(log: "PartitionLog", from_offset: int, to_offset: int) 
     aborted: list[AbortedTransaction] = []
     first = max(bisect_right(log._base_offsets, from_offset) - 1, 0)
     for segment in log._segments[first:]:
-        found, complete = segment.aborted.collect(from_offset, to_offset)
+        found, complete = checking.aborted_of(log, segment).collect(from_offset, to_offset)
         aborted += found
         if complete:
             break
@@ -121,7 +124,7 @@ def packed_aborted_transactions(log: "PartitionLog", from_offset: int, to_offset
         return packed
     first = max(bisect_right(log._base_offsets, from_offset) - 1, 0)
     for segment in log._segments[first:]:
-        if segment.aborted.pack(from_offset, to_offset, packed):
+        if checking.aborted_of(log, segment).pack(from_offset, to_offset, packed):
             break
     return packed
 

@@ -9,6 +9,7 @@ before anyone may read it.
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fencepost.log import checking
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
 from fencepost.log.segment import (
@@ -38,6 +39,10 @@ _RECENT_BATCHES_BYTES = 256 * 1024
 _REWRITE_BYTES = 1 << 20
 
 
+class DamagedLog(Exception):
+    """Something that was synced, and perhaps acknowledged, is not there any more. The files are left as they are."""
+
+
 def load(
     log: "PartitionLog",
     now_ms: int,
@@ -63,11 +68,16 @@ def load(
     segments = [Segment(disk, directory, base_offset, now_ms) for base_offset in base_offsets]
     log._segments, log._base_offsets = segments, base_offsets
     log.log_start_offset = max(log_start_offset, base_offsets[0])
+    if clean and 0 < recovery_point < log_start_offset:
+        log.log_start_offset = base_offsets[0]  # behind the end of the log as the stop has left it
     epochs_known = _load_epochs(log, names)
     end_offset = _trusted_end_offset(segments[-1]) if clean else None
+    if end_offset is not None and end_offset > recovery_point > base_offsets[-1]:
+        end_offset = None  # a batch claims a place behind the end of the log as the stop has left it
     if end_offset is None:
         # A clean stop whose last segment ends in something else was none; what was flushed before may still be trusted.
-        _recover(log, base_offsets[-1] if clean else recovery_point, snapshots, epochs_known, now_ms, sync, rewrite)
+        scan_from = base_offsets[-1] if clean else recovery_point
+        _recover(log, scan_from, recovery_point, snapshots, epochs_known, now_ms, sync, rewrite)
     else:
         log.log_end_offset = end_offset
         if not epochs_known and end_offset > base_offsets[0]:
@@ -75,6 +85,8 @@ def load(
         if end_offset > log.log_start_offset or snapshots:
             reload_producers(log, now_ms, snapshots)
         log._activate(segments[-1])
+        segments[-1].unchecked_to = segments[-1].size
+        checking.aborted_of(log, segments[-1])
     # Records below the log start are as good as deleted, whether or not they are all there.
     log.log_end_offset = max(log.log_end_offset, log.log_start_offset)
     if len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
@@ -233,7 +245,11 @@ def _replay(log: "PartitionLog", start_offset: int, end_offset: int) -> None:
         for batch in segment.batches(found[0]):
             if batch.header.base_offset >= end_offset:
                 return
-            producers.replay_batch(batch.block, batch.start, batch.header)
+            try:
+                if verify_crc(batch.block, batch.start, batch.header):
+                    producers.replay_batch(batch.block, batch.start, batch.header)
+            except MalformedMessage:
+                continue  # a marker nobody can read decides nothing; readers are told when they come to it
 
 
 def remove_snapshots_above(log: "PartitionLog", offset: int) -> None:
@@ -256,6 +272,7 @@ def remove_stray_snapshots(log: "LogFiles") -> None:
 def _recover(
     log: "PartitionLog",
     recovery_point: int,
+    synced_offset: int,
     snapshots: list[int],
     epochs_known: bool,
     now_ms: int,
@@ -285,10 +302,11 @@ def _recover(
         # what was never synced: the end of its predecessor was lost. But compaction makes gaps, too.
         is_gap = segment.base_offset > max(end_offset, recovery_point) and not log.config.is_compacted
         if at > first and (segment.base_offset < end_offset or is_gap):
+            _refuse_loss(log, segment.base_offset, synced_offset, f"{segment.log_path} does not follow {end_offset}")
             break
         if at > first:
             log.note_dirty(log.write_snapshot(segment.base_offset))
-        end_offset, whole = _scan(log, segment)
+        end_offset, whole = _scan(log, segment, synced_offset)
         good = at
         if not whole:
             break
@@ -316,15 +334,24 @@ def _rewrite(segment: Segment) -> None:
         segment.file.write(position, segment.file.read(position, min(_REWRITE_BYTES, segment.size - position)))
 
 
-def _scan(log: "PartitionLog", segment: Segment) -> tuple[int, bool]:
+def _refuse_loss(log: "PartitionLog", offset: int, synced_offset: int, reason: str) -> None:
+    """A crash takes what was not synced. What is missing below the recovery point was lost in another way."""
+    if offset < synced_offset:
+        raise DamagedLog(f"{reason}, but {log.topic_partition} was synced up to {synced_offset}")
+
+
+def _scan(log: "PartitionLog", segment: Segment, synced_offset: int) -> tuple[int, bool]:
     """Account for every good batch, cut the file behind the last; the offset after it, and whether all were good."""
     segment.reset_indexes()
+    segment.unchecked_from = segment.unchecked_to = 0
     interval = log.config.index_interval_bytes
     next_offset, end = segment.base_offset, 0
     for found in segment.batches():
         header = found.header
         if not _is_good(header, next_offset, segment.base_offset) or not verify_crc(found.block, found.start, header):
             break
+        if header.base_offset > max(next_offset, synced_offset, log.log_start_offset) and not log.config.is_compacted:
+            break  # nothing makes a hole in what was just written; a batch's offset is not under its CRC
         try:
             completed = log.producers.replay_batch(found.block, found.start, header)
         except MalformedMessage:
@@ -337,6 +364,7 @@ def _scan(log: "PartitionLog", segment: Segment) -> tuple[int, bool]:
         next_offset, end = header.next_offset, found.position + size
     whole = end == segment.size
     if not whole:
+        _refuse_loss(log, next_offset, synced_offset, f"{segment.log_path} is damaged at byte {end}")
         segment.cut_file(end)
     return next_offset, whole
 

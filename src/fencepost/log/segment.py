@@ -21,16 +21,24 @@ from fencepost.wire.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
+from fencepost.wire.errors import ErrorCode, KafkaError
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+TRANSACTION_CHECKSUM_SUFFIX = ".txnindex.crc"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_CHECKSUM_SUFFIX,
+)
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _FORWARD_SCAN_BYTES = 4096
@@ -38,6 +46,7 @@ _SCAN_BLOCK_BYTES = 1 << 20
 _SKIM = struct.Struct(">qi11xi")
 """Base offset, length and last offset delta: enough to step from batch to batch."""
 _UNKNOWN = -1
+_REBUILT_INDEX_INTERVAL_BYTES = 4096
 
 
 class FoundBatch(NamedTuple):
@@ -47,6 +56,11 @@ class FoundBatch(NamedTuple):
     """Bytes that hold the whole batch."""
     start: int
     """Where in `block` the batch begins."""
+
+
+def damaged(path: str, position: int, reason: str) -> KafkaError:
+    """What readers get in place of bytes that are not what was written."""
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -111,6 +125,8 @@ class Segment:
         "bytes_since_index_entry",
         "created_ms",
         "indexes_dirty",
+        "unchecked_from",
+        "unchecked_to",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int, suffix: str = "") -> None:
@@ -122,6 +138,9 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.indexes_dirty = False
         """Whether the index files lack something that the arrays have."""
+        self.unchecked_from = 0
+        self.unchecked_to = RELATIVE_OFFSET_MAX
+        """Bytes between the two were found on the disk, and nobody has checked them since. Readers do, once."""
         self._file: File | None = None
         self._size = _UNKNOWN
         self._offset_index: OffsetIndex | None = None
@@ -139,7 +158,7 @@ class Segment:
         segment._file = disk.open(segment.log_path, create=True)
         if segment._file.size():
             segment._file.truncate(0)
-        segment._size = 0
+        segment._size = segment.unchecked_to = 0
         segment.begin_empty()
         return segment
 
@@ -186,7 +205,59 @@ class Segment:
             last = index.last()
             if last is not None and last[0] > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = last[0], self.base_offset + last[1]
+            if not self._ends_with_largest(last):
+                self.rebuild_indexes()
+                index = self._time_index
         return index
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset before which nothing is later than `timestamp`, from the time index once its entry is checked."""
+        relative_offset = self.time_index.lookup(timestamp)
+        if relative_offset and self._header_ending_at(relative_offset) is None:
+            self.rebuild_indexes()
+            relative_offset = self.time_index.lookup(timestamp)
+        return self.base_offset + relative_offset
+
+    def _ends_with_largest(self, last: tuple[int, int] | None) -> bool:
+        """Whether the last entry of the time index names a batch that is there, and none behind it is later.
+
+        Retention goes by this timestamp: a wrong one would delete what is to be kept.
+        """
+        position = 0
+        if last is not None:
+            found = self._header_ending_at(last[1])
+            if found is None or found[1].max_timestamp != last[0]:
+                return False
+            position = found[0]
+        elif self.size:
+            return False
+        return all(
+            header.max_timestamp <= self._max_timestamp for _, header in read_headers(self.file, position, self.size)
+        )
+
+    def _header_ending_at(self, relative_offset: int) -> tuple[int, BatchHeader] | None:
+        """Position and header of the batch whose last offset this is, if there is one."""
+        found = self.find(self.base_offset + relative_offset)
+        if found is None:
+            return None
+        header = BatchHeader._make(HEADER.unpack(self.file.read(found[0], HEADER_BYTES)))
+        return (found[0], header) if header.last_offset == self.base_offset + relative_offset else None
+
+    def rebuild_indexes(self) -> None:
+        """The offset and time index anew from the batches. The files follow, if the disk has room."""
+        self.begin_empty()
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self.bytes_since_index_entry = 0
+        for position, header in read_headers(self.file, 0, self.size):
+            if not 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+                continue  # damaged: who reads it will be told
+            self.index_batch(
+                position, header.size_bytes, header.last_offset, header.max_timestamp, _REBUILT_INDEX_INTERVAL_BYTES
+            )
+        try:
+            self.write_indexes()
+        except OSError:
+            pass  # they are right in memory, and will be found wrong again
 
     @property
     def aborted(self) -> AbortedTransactions:
@@ -272,7 +343,9 @@ class Segment:
             self._disk.write_bytes(self.path_of(suffix), data)
             written.append(WrittenFile(self._disk, self.path_of(suffix)))
         if self._aborted is not None and self._aborted.file is not None:
+            self._disk.write_bytes(self.path_of(TRANSACTION_CHECKSUM_SUFFIX), self._aborted.checksum())
             written.append(WrittenFile(self._disk, self._aborted.path))
+            written.append(WrittenFile(self._disk, self.path_of(TRANSACTION_CHECKSUM_SUFFIX)))
         self.indexes_dirty = False
         return written
 
@@ -310,6 +383,7 @@ class Segment:
         """Cut the file at a batch boundary, where `next_offset` would come."""
         self.file.truncate(size)
         self._size = size
+        self.unchecked_to = min(self.unchecked_to, size)
         index = self.offset_index
         index.truncate(size)
         self.time_index.truncate(next_offset - self.base_offset)
@@ -343,7 +417,7 @@ class Segment:
 
     def find(self, offset: int) -> tuple[int, int] | None:
         """Position and base offset of the first batch that ends at or after `offset`; None if all end before."""
-        position = self.offset_index.lookup(offset - self.base_offset)
+        position, expected = self.offset_index.entry_at_or_before(offset - self.base_offset)
         end, file = self.size, self.file
         while position + HEADER_BYTES <= end:
             block = file.read(position, min(_FORWARD_SCAN_BYTES, end - position))
@@ -352,10 +426,31 @@ class Segment:
                 return None
             while start <= last_start:
                 base_offset, length, last_offset_delta = _SKIM.unpack_from(block, start)
+                if expected is not None:
+                    if base_offset + last_offset_delta != self.base_offset + expected:
+                        # The index names a place where no such batch begins.
+                        self.rebuild_indexes()
+                        return self._find_without_index(offset)
+                    expected = None
                 if base_offset + last_offset_delta >= offset:
                     return position + start, base_offset
+                if length < BATCH_LENGTH_MIN:
+                    raise damaged(self.log_path, position + start, f"a batch cannot have {length} bytes")
                 start += LOG_OVERHEAD_BYTES + length
             position += start
+        if position != end:
+            raise damaged(self.log_path, min(position, end), "it does not end with a whole batch")
+        return None
+
+    def _find_without_index(self, offset: int) -> tuple[int, int] | None:
+        position = 0
+        for position, header in read_headers(self.file, 0, self.size):
+            if header.last_offset >= offset:
+                return position, header.base_offset
+        if position + HEADER_BYTES <= self.size:
+            header = BatchHeader._make(HEADER.unpack(self.file.read(position, HEADER_BYTES)))
+            if position + header.size_bytes != self.size:
+                raise damaged(self.log_path, position, "it does not end with a whole batch")
         return None
 
     def cut(self, block: Buffer, position: int) -> tuple[int, int]:

@@ -82,6 +82,8 @@ class _Attempt:
                 at_least_one_batch=self.size == 0,
             )
         except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                self.node.damage_found(partition.topic, partition.index, error)
             self.is_final = True
             data.error_code = error.code
             return data
