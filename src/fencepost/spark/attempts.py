@@ -241,7 +241,9 @@ class Attempts:
 def _is_worth_another_attempt(error: Exception) -> bool:
     """What the user's own code raises would be raised again; a process that was lost will not be."""
     if isinstance(error, ClientError):
-        return isinstance(error, TransactionMustAbort) and write_errors.is_worth_another_attempt(error)
+        if isinstance(error, TransactionMustAbort):
+            return write_errors.is_worth_another_attempt(error)
+        return error.is_retriable  # A broker that is away for a moment, for example.
     if isinstance(error, FencepostSparkError):
         return False
     text = str(error)
