@@ -5,6 +5,8 @@ before that, another one follows. In the end a foreign client counts what is the
 """
 
 import dataclasses
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,6 +53,8 @@ class Outcome:
 
 def second_act(purchases: int, *, compare: bool, connector_jars: Path | None, as_json: bool) -> dict[str, Any]:
     require_ps()
+    # Whoever ends the demo must not leave its broker and driver behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ours = _perform(Play("exactly once, with Fencepost", _pipeline_command), purchases, as_json=as_json)
     document: dict[str, Any] = {"act_two": ours.document()}
     if not as_json:
