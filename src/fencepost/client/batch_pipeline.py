@@ -45,8 +45,8 @@ _DELIVERED = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 @dataclasses.dataclass(slots=True, eq=False)
 class _Batch:
     data: bytearray
-    records: int
-    base_sequence: int
+    number: int
+    """Its place in the order of the lane; sequences may wrap around."""
     deadline: float = 0.0
     may_be_written: bool = False
 
@@ -61,6 +61,7 @@ class _Lane:
         self.returned: list[_Batch] = []
         self.is_confirmed = False
         self.next_sequence = 0
+        self.count = 0
         self.retry_at = 0.0
         self.backoff_ms = 0.0
 
@@ -72,6 +73,7 @@ class _Lane:
     def gather_returned(self) -> None:
         """When nothing is in flight any more, what came back goes first, in its old order."""
         if self.returned and self.in_flight == 0:
+            self.returned.sort(key=lambda batch: batch.number)
             self.waiting.extendleft(reversed(self.returned))
             self.returned = []
 
@@ -116,7 +118,8 @@ class AsyncBatchPipeline:
         lane = self._lanes.setdefault(where, _Lane(where))
         records = read_header(batch).record_count
         stamp_producer(batch, self.handle.identity, lane.next_sequence, transactional=True)
-        lane.waiting.append(_Batch(batch, records, lane.next_sequence))
+        lane.waiting.append(_Batch(batch, lane.count))
+        lane.count += 1
         lane.next_sequence = (lane.next_sequence + records) & SEQUENCE_MAX
         self._open_bytes += len(batch)
         self._open_batches += 1
@@ -171,7 +174,8 @@ class AsyncBatchPipeline:
             return (await self._cluster.leader(where.topic, where.partition)).leader
         except ClientError as error:
             self._cluster.forget_topic(where.topic)
-            self._return(lane, [lane.waiting.popleft()], error)
+            if lane.waiting:
+                self._return(lane, [lane.waiting.popleft()], error)
             return -1
 
     async def _send_to(self, leader: int, lanes: list[_Lane], now: float) -> bool:
@@ -180,7 +184,8 @@ class AsyncBatchPipeline:
         except ClientError as error:
             for lane in lanes:
                 self._cluster.forget_topic(lane.partition.topic)
-                self._return(lane, [lane.waiting.popleft()], error)
+                if lane.waiting:
+                    self._return(lane, [lane.waiting.popleft()], error)
             return False
         # Order holds within a connection only: a new one waits until the old one has answered everything.
         if self._connections.get(leader) is not connection:
@@ -190,6 +195,8 @@ class AsyncBatchPipeline:
         taken: list[tuple[_Lane, _Batch]] = []
         size_bytes = 0
         for lane in lanes:
+            if not lane.may_send(now):
+                continue  # Something came back while this waited for the connection.
             if taken and size_bytes + len(lane.waiting[0].data) > REQUEST_BYTES_MAX:
                 break
             batch = lane.waiting.popleft()
@@ -197,6 +204,8 @@ class AsyncBatchPipeline:
             lane.in_flight += 1
             size_bytes += len(batch.data)
             taken.append((lane, batch))
+        if not taken:
+            return False
         self._requests[leader] += 1
         # Tasks begin in the order they are made, and a call is on its connection before it waits for anything.
         task = asyncio.create_task(self._exchange(leader, connection, taken))

@@ -216,8 +216,9 @@ class Attempts:
         if attempt == ATTEMPTS_MAX or not _is_worth_another_attempt(error):
             if isinstance(error, FencepostSparkError) or not isinstance(error, ClientError):
                 raise error
-            advice = getattr(error, "advice", "") or getattr(getattr(error, "cause", None), "advice", "")
-            raise WriteFailed(f"batch {self._batch.batch_id} was not written: {error}", advice) from error
+            raise WriteFailed(
+                f"batch {self._batch.batch_id} was not written: {error}", write_errors.advice_of(error)
+            ) from error
         _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
 
     def _timed_out(self) -> TransactionTimedOut:

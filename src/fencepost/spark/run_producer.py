@@ -131,6 +131,8 @@ class RunProducer:
             self.abort()
         if not self._has_taken_over:
             self._take_over()
+        elif producer.state is State.FAILED:
+            producer.check_open()  # raises what it failed of
         self._loop.run(producer.begin())
 
     def _take_over(self) -> None:

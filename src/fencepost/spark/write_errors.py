@@ -48,6 +48,15 @@ def code_of(error: BaseException | None) -> ErrorCode | None:
     return None
 
 
+def advice_of(error: BaseException | None) -> str:
+    """Of the innermost cause that has any: what is wrapped around it only says that the transaction is over."""
+    advice = ""
+    while error is not None:
+        advice = getattr(error, "advice", "") or advice
+        error = getattr(error, "cause", None) or error.__cause__
+    return advice
+
+
 def is_epoch_old(error: ClientError) -> bool:
     """Somebody has ended the transaction meanwhile: a successor, or the coordinator because its time was up."""
     return code_of(error) in _EPOCH_IS_OLD
