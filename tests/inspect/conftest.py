@@ -29,8 +29,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
 
 
 class CommandHere(Command):
-    """The command in this process, which starts in no time; that it also works as a process of its own is tested
-    beside the other commands."""
+    """The command in this process, which starts in no time. That commands work as processes of their own is tested
+    with `dump`, and with the other commands."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(bootstrap_servers)
