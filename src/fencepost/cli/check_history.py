@@ -27,17 +27,23 @@ def check_history(
     shown: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Findings to explain of each anomaly.")] = 3,
 ) -> None:
     """Look for lost, torn, repeated and misordered writes in a recorded history."""
+    import gc
+
     from fencepost.cli.output import CommandFailed, print_json
     from fencepost.history import HistoryError, check, read_files
     from fencepost.history.explaining import explain
     from fencepost.history.svg import draw_svg
 
+    # Millions of objects that all live to the end: to look for garbage among them takes half of the time.
+    gc.disable()
     try:
         report = check(read_files(files))
     except HistoryError as error:
         raise CommandFailed(str(error), "see docs/histories.md") from None
     except OSError as error:
         raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from None
+    finally:
+        gc.enable()
     if svg is not None:
         try:
             svg.write_text(draw_svg(report.findings))

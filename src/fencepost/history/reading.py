@@ -44,16 +44,16 @@ def read_files(paths: Sequence[str | Path]) -> History:
 
 
 def _events(path: str | Path) -> Iterator[dict[str, Any]]:
-    with open(path, "rb") as lines:
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if line.isspace():
                 continue
             try:
                 event = json.loads(line)
                 if not isinstance(event, dict):
                     raise ValueError("no object")
             except ValueError as error:
-                if not line.endswith(b"\n"):
+                if not line.endswith("\n"):
                     return  # cut short by the death of its writer
                 raise HistoryError(f"{path}, line {number}: not a JSON object ({error})") from None
             yield event
