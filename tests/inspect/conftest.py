@@ -1,4 +1,4 @@
-"""The commands against both brokers, each started once for all tests of a file."""
+"""The commands against both brokers, each started once for all tests here that run in one process."""
 
 import io
 import itertools
@@ -18,7 +18,7 @@ from tests.peers.kafka import ApacheKafka
 CONFIGS = {"transaction.partition.verification.enable": "false", "log.cleaner.backoff.ms": "200"}
 
 
-@pytest.fixture(scope="module", params=[FencepostProcess, ApacheKafka], ids=["fencepost", "apache"])
+@pytest.fixture(scope="session", params=[FencepostProcess, ApacheKafka], ids=["fencepost", "apache"])
 def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     kind: type[BrokerProcess] = request.param
     with kind(CONFIGS) as process:

@@ -78,13 +78,13 @@ def test_a_hanging_transaction_is_found_in_the_whole_cluster_and_ended(
         assert hanging.produce(topic)[0] == 0
         searched = command.run(("txn", "find-hanging", "--json"))
         assert searched.status == FOUND, searched.errors
-        (found,) = searched.json["hanging"]
+        (found,) = (each for each in searched.json["hanging"] if each["topic"] == topic)
         assert (found["topic"], found["partition"]) == (topic, 0)
         assert (found["producer_id"], found["start_offset"]) == (hanging.producer_id, 1)
         assert found["transactional_id"] == hanging.name
         assert found["age_ms"] >= 0
         assert "is in state Empty" in found["reason"]
-        assert command.run(("txn", "find-hanging", "--older-than", "86400")).status == 0
+        assert command.run(("txn", "find-hanging", "--topic", topic, "--older-than", "86400")).status == 0
         assert hanging.name in command.run(("txn", "find-hanging", "--topic", topic)).output
 
         where = ("--topic", topic, "--partition", "0")
@@ -97,7 +97,7 @@ def test_a_hanging_transaction_is_found_in_the_whole_cluster_and_ended(
         assert (effect["vanishing_records"], effect["visible_records"]) == (1, 0)
         assert effect["held_by_producer_id"] == honest.producer_id
         command("txn", "abort", *where, "--start-offset", "1", "--execute")
-        assert command.run(("txn", "find-hanging", "--json")).json["hanging"] == []
+        assert command.run(("txn", "find-hanging", "--topic", topic, "--json")).json["hanging"] == []
         honest.end(True)
 
 
