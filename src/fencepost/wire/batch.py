@@ -213,9 +213,16 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
-# As varints: the sizes that records of coordinators have.
-_SIZES_KNOWN = 1024
-_SIZES = [encode_varint(size) for size in range(_SIZES_KNOWN)]
+
+
+class _Varints(dict[int, bytes]):
+    """Small numbers as varints, ready; others are made when asked for."""
+
+    def __missing__(self, value: int) -> bytes:
+        return encode_varint(value)
+
+
+_SIZES = _Varints((size, encode_varint(size)) for size in range(1024))
 
 
 def encode_record(
@@ -330,19 +337,14 @@ def build_single(
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
     """`build_batch` for one record without headers: what coordinators and markers write, many times a transaction."""
-    key_size = _SIZES[len(key)] if len(key) < _SIZES_KNOWN else encode_varint(len(key))
     if value is None:
-        rest: tuple[bytes, ...] = (b"\x01\0",)
-        value_bytes = 2
+        body = b"".join((b"\0\0\0", _SIZES[len(key)], key, b"\x01\0"))
     else:
-        value_size = _SIZES[len(value)] if len(value) < _SIZES_KNOWN else encode_varint(len(value))
-        rest = (value_size, value, b"\0")
-        value_bytes = len(value_size) + len(value) + 1
-    body_bytes = 3 + len(key_size) + len(key) + value_bytes
+        body = b"".join((b"\0\0\0", _SIZES[len(key)], key, _SIZES[len(value)], value, b"\0"))
     covered = b"".join((
         _COVERED.pack(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1),
-        _SIZES[body_bytes] if body_bytes < _SIZES_KNOWN else encode_varint(body_bytes),
-        b"\0\0\0", key_size, key, *rest,
+        _SIZES[len(body)],
+        body,
     ))  # fmt: skip
     length = ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES + len(covered)
     front = _FRONT.pack(base_offset, length, partition_leader_epoch, CURRENT_MAGIC, crc32c(covered))
