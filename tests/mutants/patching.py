@@ -1,6 +1,7 @@
 """How a broker is broken at run time, and put together again."""
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,13 +29,17 @@ def broken(mutant: Mutant) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    # As it stands in the owner's own dictionary: a property or static method is put back as what it was.
-    good = vars(owner)[name]
+    # As it stands in a dictionary: a property is put back as what it was, and what was inherited is inherited again.
+    good = inspect.getattr_static(owner, name)
+    is_own = name in vars(owner)
     setattr(owner, name, make(good))
     try:
         yield
     finally:
-        setattr(owner, name, good)
+        if is_own:
+            setattr(owner, name, good)
+        else:
+            delattr(owner, name)
 
 
 def instead(broken_function: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -33,5 +33,10 @@ class EventLog:
             line = f"{time} {level_of(event):7} {name} " + " ".join(f"{key}={value}" for key, value in fields.items())
         else:
             line = json.dumps({"time": time, "level": level_of(event), "event": name, **fields}, default=str)
-        self._stream.write(line + "\n")
-        self._stream.flush()
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except OSError:
+            # The log's own disk may be full, or its reader gone. Whoever emitted the event is in the midst of
+            # something that must not fail for that; metrics and the journal of causes have it, too.
+            pass

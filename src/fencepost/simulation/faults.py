@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from fencepost.log.segment import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ATTRIBUTES_POSITION, verify_crc
 from fencepost.wire.catalog import ApiKey
@@ -168,18 +169,13 @@ def _slow_sync(world: "World", kind: Fault) -> bool:
 
 
 def _bit_flip(world: "World", kind: Fault) -> bool:
-    """A bit of synced, cold data: whoever reads it must notice. Then the sector is repaired, as by a scrub."""
-    process = world.machine.process
-    if process is None or not world.is_serving:
+    """A bit of synced, cold data: whoever reads it must notice."""
+    if world.machine.process is None or not world.is_serving:
         return False
+    if world.source.random() < 0.5:
+        return _flip_in_a_side_file(world)
     source = world.source
-    cold = [
-        segment
-        for partition in world.machine.node.all_partitions()
-        if partition.failure is None and partition.log.failure is None
-        for segment in partition.log.segments[:-1]
-        if segment.size
-    ]
+    cold = [segment for log in world.good_logs() for segment in log.segments[:-1] if segment.size]
     if not cold:
         return False
     segment = source.choice(cold)
@@ -190,7 +186,24 @@ def _bit_flip(world: "World", kind: Fault) -> bool:
     damaged = segment.file.read(found.position, found.header.size_bytes)
     if verify_crc(damaged, 0, found.header):
         world.deeds.findings.append(f"unnoticed-damage: a bit at {position} of {segment.log_path} flips")
+    # Repaired, as from a replica: a single broker cannot make the record up again.
     world.disk.flip_bit(segment.log_path, position, bit)
+    return True
+
+
+def _flip_in_a_side_file(world: "World") -> bool:
+    """What has a checksum and can be made anew stays damaged: the next start has to notice and rebuild it."""
+    paths = [
+        f"{log.directory}/{name}"
+        for log in world.good_logs()
+        for name in world.disk.list(log.directory)
+        if name.endswith(SNAPSHOT_SUFFIX)
+        or (name.endswith(TRANSACTION_INDEX_SUFFIX) and world.disk.exists(f"{log.directory}/{name}.crc"))
+    ]
+    paths = [path for path in paths if world.disk.size(path)]
+    if not paths:
+        return False
+    world.disk.flip_some_bit(world.source.choice(paths), world.source)
     return True
 
 

@@ -14,6 +14,7 @@ from fencepost.broker.node import Node
 from fencepost.broker.storage import FULL_DISK
 from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
+from fencepost.log.partition_log import PartitionLog
 from fencepost.simulation import faults
 from fencepost.simulation.administrators import Administrator
 from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
@@ -305,6 +306,13 @@ class World:
         self.hits[Fault.ENOSPC] = self.disk.refusals.get(errno.ENOSPC, 0)
         self.hits[Fault.SYNC_EIO] = self.disk.failed_syncs
         self.hits[Fault.WRITE_EIO] = self.disk.failed_writes
+
+    def good_logs(self) -> list[PartitionLog]:
+        return [
+            partition.log
+            for partition in self.machine.node.all_partitions()
+            if partition.failure is None and partition.log.failure is None
+        ]
 
     def some_client(self) -> ClientProcess | None:
         alive = [client for client in (*self.clients, *self.twins) if not client.is_ended]
