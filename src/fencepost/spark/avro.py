@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from fencepost.spark.avro_types import spark_type
+from fencepost.spark.avro_types import arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.formats import ERROR, REASON_LENGTH_MAX, ROW, Format, InvalidFormat
 from fencepost.spark.registry import SchemaRegistry, UnknownSchema
@@ -85,11 +85,9 @@ def _decoder(
     reader_schema: AvroSchema, registry: SchemaRegistry | None, row_type: "StructType"
 ) -> Callable[[pyarrow.Array], pyarrow.Array]:
     def decode(values: pyarrow.Array) -> pyarrow.Array:
-        from pyspark.sql.pandas.types import to_arrow_type
-
         reader = ValueReader(reader_schema, registry)
         pairs = [reader.read(value) for value in values.to_pylist()]
-        rows = pyarrow.array([row for row, _ in pairs], type=to_arrow_type(row_type))
+        rows = pyarrow.array([row for row, _ in pairs], type=arrow_type(row_type))
         errors = pyarrow.array([error for _, error in pairs], type=pyarrow.string())
         return pyarrow.StructArray.from_arrays([rows, errors], names=[ROW, ERROR])
 

@@ -143,3 +143,33 @@ _LOGICAL = {
     "local-timestamp-micros": _local_timestamp,
     "date": _date,
 }
+
+
+def arrow_type(kind: Any) -> Any:
+    """The Arrow type of a column type that `spark_type` gives."""
+    import pyarrow
+    from pyspark.sql import types
+
+    match kind:
+        case types.StructType():
+            return pyarrow.struct([pyarrow.field(field.name, arrow_type(field.dataType)) for field in kind.fields])
+        case types.ArrayType():
+            return pyarrow.list_(arrow_type(kind.elementType))
+        case types.MapType():
+            return pyarrow.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+        case types.DecimalType():
+            return pyarrow.decimal128(kind.precision, kind.scale)
+        case types.TimestampType():
+            return pyarrow.timestamp("us", tz="UTC")
+    return {
+        "boolean": pyarrow.bool_(),
+        "integer": pyarrow.int32(),
+        "long": pyarrow.int64(),
+        "float": pyarrow.float32(),
+        "double": pyarrow.float64(),
+        "binary": pyarrow.binary(),
+        "string": pyarrow.string(),
+        "void": pyarrow.null(),
+        "date": pyarrow.date32(),
+        "timestamp_ntz": pyarrow.timestamp("us"),
+    }[kind.typeName()]

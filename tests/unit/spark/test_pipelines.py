@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.cli.demo_audit import judge
 from fencepost.spark import batch_states
-from fencepost.spark.avro_types import UnsupportedAvroType, spark_type
+from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.pipelines import Output, pipeline
 from fencepost.spark.progress import progress_of
@@ -86,6 +86,10 @@ def test_avro_types_become_spark_types() -> None:
         "lines:array<map<string,double>>,wide:bigint>"
     )
     assert [field.nullable for field in spark_type(schema).fields] == [False, False, True, False, False, False, False]
+    assert str(arrow_type(spark_type(schema))) == (
+        "struct<id: int64, price: decimal128(9, 2), at: timestamp[us, tz=UTC], kind: string, other: string, "
+        "lines: list<item: map<string, double>>, wide: int64>"
+    )
     loop = {"type": "record", "name": "Tree", "fields": [{"name": "child", "type": ["null", "Tree"]}]}
     with pytest.raises(UnsupportedAvroType, match="Tree holds itself"):
         spark_type(loop)
