@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once simulate mutants bench lint format dist clean
+.PHONY: setup peers demo test test-fast exactly-once crash-points fuzz simulate mutants bench lint format dist clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,17 @@ simulate: setup
 # Deliberately broken brokers, each of which the simulation or a named check must kill; prints the kill table.
 mutants: setup
 	$(BIN)/python -m tests.mutants
+
+# Power fails before every write and sync of a recorded trace, in every way of losing data; prints what was tried.
+crash-points: setup
+	$(BIN)/python -m tests.durability.crash_points
+
+# Coverage-guided, with atheris (Linux): every target for so many seconds. What it finds is kept in the corpus.
+FUZZ_SECONDS ?= 60
+fuzz: setup
+	@$(BIN)/python -c 'import atheris' 2> /dev/null \
+		|| $(BIN)/python -m pip install --quiet --constraint constraints.txt atheris
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: peers
 	$(BIN)/python -m bench

@@ -1,8 +1,8 @@
 """What was found on the disk is checked before it is handed on, once: batches, and the index of aborted transactions.
 
 After a clean stop nobody has looked at the segments since another process wrote them, and after a crash only at the
-last ones. A damaged batch is refused with CORRUPT_MESSAGE and everything around it is served; a damaged index is made anew
-from the batches. What this process wrote itself is not read again to be checked.
+last ones. A damaged batch is refused with CORRUPT_MESSAGE and everything around it is served; a damaged index is made
+anew from the batches. What this process wrote itself is not read again to be checked.
 """
 
 from bisect import bisect_right

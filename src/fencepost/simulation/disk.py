@@ -22,6 +22,7 @@ class PowerCut(enum.Enum):
     LOSE_NOTHING = "everything unsynced happened to reach the disk"
     PREFIX = "of each file and directory, the first few unsynced operations survive, the last of them in part"
     TORN = "of each unsynced write, some sectors survive and others do not"
+    REORDERED = "of each file and directory, everything unsynced survives or nothing, whichever was written first"
 
 
 @dataclasses.dataclass(slots=True)
@@ -356,6 +357,8 @@ def _surviving(count: int, mode: PowerCut, source: random.Random) -> int:
             return 0
         case PowerCut.LOSE_NOTHING:
             return count
+        case PowerCut.REORDERED:
+            return source.choice((0, count))
         case _:
             return source.randint(0, count)
 
