@@ -82,7 +82,7 @@ def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json
                 print(json.dumps({"file": str(file), "kind": kind.value if kind else None, **row}, ensure_ascii=False))
             else:
                 for line in lines(row):
-                    print(_harmless(line) if guarded else line)
+                    print(harmless(line) if guarded else line)
         if not as_json and not count and kind_of(file) is FileKind.OFFSET_INDEX:
             print(f"{file} is empty.")
     sys.stdout.flush()
@@ -91,7 +91,7 @@ def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json
     return FOUND if problems else 0
 
 
-def _harmless(line: str) -> str:
+def harmless(line: str) -> str:
     """Records may hold anything; a terminal must not obey it."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 

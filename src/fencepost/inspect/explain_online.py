@@ -52,7 +52,7 @@ class IdFacts:
 
 async def explain_partitions(view: ClusterView, partitions: Iterable[TopicPartition]) -> list[PartitionFacts]:
     wanted = list(partitions)
-    opened, _ = await view.open_transactions(wanted)
+    opened, refused = await view.open_transactions(wanted)
     offsets = await view.offsets(wanted)
     names = await view.names_of(each.producer.producer_id for each in opened)
     ids = sorted({listing.transactional_id for listing in names.values()})
@@ -72,6 +72,7 @@ async def explain_partitions(view: ClusterView, partitions: Iterable[TopicPartit
                     else (each, None)
                     for each in here
                 ],
+                None if at not in refused else str(refused[at]),
             )
         )
     return facts
@@ -82,6 +83,7 @@ async def _partition_facts(
     partition: TopicPartition,
     offsets: PartitionOffsets,
     opened: list[tuple[OpenTransaction, TransactionDescription | None]],
+    not_seen: str | None,
 ) -> PartitionFacts:
     scan = await view.scan(partition, offsets.last_stable_offset, offsets.high_watermark)
     leader = (await view.partition_metadata(partition)).leader
@@ -92,7 +94,7 @@ async def _partition_facts(
         if each.start_offset < offsets.high_watermark
     ]
     waiting = scan.records_decided_below(offsets.high_watermark)
-    return PartitionFacts(partition, offsets, leader, waiting, scan.open_record_count, tuple(holders))
+    return PartitionFacts(partition, offsets, leader, waiting, scan.open_record_count, tuple(holders), not_seen)
 
 
 def _holder(each: OpenTransaction, description: TransactionDescription | None, scan: PartitionScan) -> Holder:

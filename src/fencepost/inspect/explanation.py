@@ -97,6 +97,8 @@ class PartitionFacts:
     open_records: int
     holders: tuple[Holder, ...]
     """In the order of their start: the first one holds the readers."""
+    not_seen: str | None = None
+    """Why the cluster would not say who holds the readers."""
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -115,12 +117,20 @@ class PartitionFacts:
             "waiting_records": self.waiting_records,
             "open_records": self.open_records,
             "held_by": [holder.document(now_ms) for holder in self.holders],
+            "not_seen": self.not_seen,
         }
 
 
 def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int) -> Judgement:
     if facts.first_unstable_offset is None:
         return Judgement(False, "nothing holds the readers")
+    if facts.not_seen is not None:
+        return Judgement(
+            facts.waiting_records > 0,
+            f"{facts.waiting_records} records wait; who holds them cannot be seen: {facts.not_seen}",
+            None,
+            "ask with an account that may describe this topic's producers (READ on the topic)",
+        )
     if not facts.holders:
         return Judgement(False, "the last transaction is being completed")
     holder = facts.holders[0]

@@ -50,7 +50,7 @@ class HangingTransaction:
 def why_hanging(opened: OpenTransaction, description: TransactionDescription | None) -> str | None:
     """None if the coordinator will end it."""
     if description is None:
-        return "no coordinator knows its producer id"
+        return "no coordinator shows an id with its producer id"
     if description.producer_id != opened.producer.producer_id:
         return f"{description.transactional_id} has another producer id now ({description.producer_id})"
     if description.state not in (ONGOING, *PREPARED):

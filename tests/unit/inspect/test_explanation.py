@@ -66,6 +66,13 @@ def test_what_hangs_is_ended_in_its_partition() -> None:
     assert judged.next_command == "fencepost txn abort --topic purchases --partition 0 --start-offset 4"
 
 
+def test_what_a_cluster_hides_is_said_to_be_hidden() -> None:
+    hidden = PartitionFacts(AT, PartitionOffsets(0, 4, 10), 1, 2, 3, (), "TOPIC_AUTHORIZATION_FAILED")
+    judged = judge_partition(hidden, NOW_MS, 0)
+    assert judged.is_stuck
+    assert "2 records wait; who holds them cannot be seen: TOPIC_AUTHORIZATION_FAILED" in judged.reason
+
+
 def test_a_quiet_partition_and_a_quiet_id_are_healthy() -> None:
     quiet = PartitionFacts(AT, PartitionOffsets(0, 10, 10), 1, 0, 0, ())
     assert not judge_partition(quiet, NOW_MS, 0).is_stuck
