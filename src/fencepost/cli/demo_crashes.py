@@ -21,7 +21,6 @@ from fencepost.cli.output import CommandFailed
 
 KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
-BATCHES_PER_WAVE = 2
 POLL_SECONDS = 0.005
 SEARCH_SECONDS = 0.1  # looking for processes costs more than looking at files
 STALL_SECONDS = 300.0
@@ -121,12 +120,11 @@ class Stage:
         self._targets = play.kills
         self._broker = BrokerProcess(directory)
         self._broker.start()
-        self._wave = max(BATCHES_PER_WAVE, purchases // (len(KILLS) + 1))
+        self._wave = max(1, purchases // (len(play.kills) + 1))
         self._purchases = purchases
-        rows_per_batch = max(1, self._wave // BATCHES_PER_WAVE)
         checkpoint = directory / "checkpoint"
         self.view = view
-        self.driver = DriverProcess(play.command(self._broker.address, checkpoint, rows_per_batch), directory)
+        self.driver = DriverProcess(play.command(self._broker.address, checkpoint, self._wave), directory)
         topics = _create_topics(self._broker.address)
         self._watch = Watch(self._broker.address, checkpoint, "purchases", topics)
         self._counter = CommittedCounter(self._broker.address, list(topics))
