@@ -19,6 +19,7 @@ from fencepost.client.blocking import Admin
 from fencepost.spark import partition_kernels as kernels
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.routing import first_index, salts
+from fencepost.spark.workers import freeze_imports
 from fencepost.wire.arrow_records import decode_batches, encode_batches
 from fencepost.wire.batch import COMPRESSION_MASK, read_header
 
@@ -66,6 +67,7 @@ class Packer:
                 gathered, rows, size_bytes = [], 0, 0
         if rows:
             yield from packing.pack(gathered)
+        freeze_imports()
 
 
 class _Packing:

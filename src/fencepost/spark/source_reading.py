@@ -20,6 +20,7 @@ from fencepost.ports import Buffer
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange
 from fencepost.spark.source_options import SourceOptions
+from fencepost.spark.workers import freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow
@@ -98,6 +99,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pyarrow
     unpacker = Unpacker(partition, wanted.end, include_headers=options.include_headers)
     for portion in _RangeFetcher(options, partition, wanted):
         yield from unpacker.unpack(portion)
+    freeze_imports()
 
 
 class _RangeFetcher:

@@ -15,6 +15,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.spark import write_errors
 from fencepost.spark.packing import split
+from fencepost.spark.workers import freeze_imports
 
 WRITTEN_DDL = "topic string, partition int, records bigint, failure string"
 _WRITTEN_SCHEMA = pa.schema(
@@ -65,6 +66,7 @@ class Writer:
             [pa.array(column, field.type) for column, field in zip(columns, _WRITTEN_SCHEMA, strict=True)],
             schema=_WRITTEN_SCHEMA,
         )
+        freeze_imports()
 
 
 def _rows(batch: Any) -> Iterator[tuple[str, int, int, bytearray]]:
