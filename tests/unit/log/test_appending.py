@@ -7,7 +7,16 @@ import pytest
 from fencepost.config import TopicConfig
 from fencepost.log.producers import Origin
 from fencepost.simulation.disk import PowerCut
-from fencepost.wire.batch import LOG_APPEND_TIME, ControlType, build_batch, control_batch, read_header, seal, verify_crc
+from fencepost.wire.batch import (
+    LOG_APPEND_TIME,
+    ControlType,
+    build_batch,
+    build_single,
+    control_batch,
+    read_header,
+    seal,
+    verify_crc,
+)
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import read_records
 from tests.unit.log.scene import DIRECTORY, NOW_MS, Scene, batch_of, idempotent, offsets_in
@@ -47,6 +56,39 @@ def test_a_batch_larger_than_the_topic_takes_is_too_large() -> None:
 
 def test_a_batch_larger_than_a_segment_is_refused() -> None:
     assert refused(Scene(TopicConfig(segment_bytes=100)), batch_of("v" * 100)) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def own_record(scene: Scene, value: bytes = b"state") -> int:
+    log = scene.log
+    batch = build_single(NOW_MS, b"id", value, base_offset=log.log_end_offset, partition_leader_epoch=5)
+    return log.append_record(batch, leader_epoch=5, now_ms=NOW_MS)
+
+
+def test_a_record_of_a_coordinator_is_written_as_it_was_built() -> None:
+    scene = Scene()
+    scene.append()
+    assert [own_record(scene), own_record(scene)] == [1, 2]
+    records = scene.log.read(1, 1000).records
+    header = read_header(records)
+    assert (header.base_offset, header.partition_leader_epoch) == (1, 5)
+    assert verify_crc(records, 0, header)
+    assert scene.log.end_offset_for_epoch(0) == (0, 1)
+    scene.log.check_invariants()
+
+
+def test_a_topic_of_log_append_time_stamps_a_coordinators_record_too() -> None:
+    scene = Scene(TopicConfig(message_timestamp_type="LogAppendTime"))
+    assert [own_record(scene), own_record(scene)] == [0, 1]
+    header = read_header(scene.log.read(1, 1000).records)
+    assert (header.base_offset, header.timestamp_type) == (1, LOG_APPEND_TIME)
+
+
+def test_a_coordinators_record_larger_than_the_topic_takes_is_too_large() -> None:
+    scene = Scene(TopicConfig(max_message_bytes=100))
+    with pytest.raises(KafkaError) as refusal:
+        own_record(scene, b"v" * 100)
+    assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert scene.log.log_end_offset == 0
 
 
 @pytest.mark.parametrize(
