@@ -1,0 +1,217 @@
+"""librdkafka clients that write down what they ask for before they ask, and what they are told."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from fencepost.history import HistoryRecorder, RecordedOperation
+from fencepost.history.operations import READ_COMMITTED
+
+CALL_SECONDS = 15.0
+READ_SECONDS = 60.0
+NETWORK = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "socket.timeout.ms": 3_000,
+    "log_level": 0,
+}
+
+
+def name_of(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+class ProducerLost(Exception):
+    """The producer is of no use any more: fenced, or broken for good."""
+
+
+class RecordedProducer:
+    """A transactional producer; the operation under way is ended by `commit` or `abort`, whatever comes of it."""
+
+    def __init__(
+        self, recorder: HistoryRecorder, process: str, bootstrap: str, transactional_id: str, **settings: Any
+    ) -> None:
+        self._recorder = recorder
+        self._process = process
+        self._transactional_id = transactional_id
+        self._failed: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                **NETWORK,
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "linger.ms": 0,
+                "error_cb": lambda error: None,
+                **settings,
+            }
+        )
+        operation = recorder.init(process, transactional_id)
+        try:
+            self._retried(lambda: self._producer.init_transactions(CALL_SECONDS))
+        except KafkaException as error:
+            operation.info(error)
+            raise ProducerLost from error
+        operation.ok()
+
+    @staticmethod
+    def _retried(call: Callable[[], object]) -> None:
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+    def begin(self) -> RecordedOperation:
+        self._failed.clear()
+        self._producer.begin_transaction()
+        self.operation = self._recorder.transaction(self._process, self._transactional_id)
+        return self.operation
+
+    def send(self, topic: str, partition: int, value: str) -> None:
+        operation = self.operation
+        number = operation.sending(name_of(topic, partition), value)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None:
+                self._failed.append(error)
+            elif offset is not None:
+                operation.sent(number, offset)
+
+        self._producer.produce(topic, value, partition=partition, on_delivery=delivered)
+
+    def flush(self) -> None:
+        self._producer.flush(CALL_SECONDS)
+
+    def send_offsets(self, offsets: list[TopicPartition], group: str, consumer: Consumer) -> None:
+        named = {name_of(each.topic, each.partition): each.offset for each in offsets}
+        self.operation.committing_offsets(group, named)
+        metadata = consumer.consumer_group_metadata()
+        self._retried(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_SECONDS))
+
+    def commit(self) -> bool:
+        self.flush()
+        if self._failed:
+            self.abort()
+            return False
+        self.operation.ending(commit=True)
+        try:
+            self._retried(lambda: self._producer.commit_transaction(CALL_SECONDS))
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.txn_requires_abort():
+                # The library asks for this only where nothing was committed.
+                self._give_up(asked_to_commit=True)
+                return False
+            self.operation.info(problem)
+            raise ProducerLost from error
+        self.operation.ok()
+        return True
+
+    def abort(self) -> None:
+        self.operation.ending(commit=False)
+        self._give_up(asked_to_commit=False)
+
+    def _give_up(self, asked_to_commit: bool) -> None:
+        try:
+            self._retried(lambda: self._producer.abort_transaction(CALL_SECONDS))
+        except KafkaException as error:
+            self.operation.info(error) if asked_to_commit else self.operation.fail(error)
+            raise ProducerLost from error
+        self.operation.fail()
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.flush(1)
+
+
+class RecordedReader:
+    """Polls partitions it has assigned itself, from their beginning."""
+
+    def __init__(
+        self,
+        recorder: HistoryRecorder,
+        process: str,
+        bootstrap: str,
+        partitions: list[tuple[str, int]],
+        isolation: str = READ_COMMITTED,
+    ) -> None:
+        self._recorder = recorder
+        self._process = process
+        self._isolation = isolation
+        self._partitions = partitions
+        self.consumer = Consumer(
+            {
+                **NETWORK,
+                "bootstrap.servers": bootstrap,
+                "group.id": f"readers-{process}",
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 20,
+                "error_cb": lambda error: None,
+            }
+        )
+        self.consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for topic, each in partitions])
+        self._recorder.assign(process)
+
+    def poll(self, seconds: float = 0.1) -> int:
+        """One poll. Returns how many values it gave."""
+        operation = self._recorder.poll(self._process, self._isolation)
+        records, _ = sort_out(self.consumer.consume(200, seconds))
+        operation.polled(records)
+        operation.ok()
+        return sum(map(len, records.values()))
+
+    def read_everything(self) -> int:
+        """A final read: everything up to where each partition ends."""
+        names = [name_of(topic, partition) for topic, partition in self._partitions]
+        operation = self._recorder.final_read(self._process, names, self._isolation)
+        left, count = set(names), 0
+        for _ in range(int(READ_SECONDS / 0.1)):
+            if not left:
+                break
+            records, ended = sort_out(self.consumer.consume(500, 0.1))
+            if records:
+                operation.polled(records)
+            left -= ended
+            count += sum(map(len, records.values()))
+        assert not left, f"{sorted(left)} have no end"
+        operation.ok()
+        return count
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def sort_out(messages: list[Message]) -> tuple[dict[str, list[tuple[int, str]]], set[str]]:
+    """Records by partition, and the partitions whose end was reached."""
+    records: dict[str, list[tuple[int, str]]] = {}
+    ended: set[str] = set()
+    for message in messages:
+        topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            assert topic is not None
+            assert partition is not None
+            ended.add(name_of(topic, partition))
+        elif error is None:
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            assert isinstance(value, bytes)
+            records.setdefault(name_of(topic, partition), []).append((offset, value.decode()))
+    return records, ended
+
+
+_serial = itertools.count()
+
+
+def unique(stem: str) -> str:
+    return f"{stem}-{next(_serial)}"
