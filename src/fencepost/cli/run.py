@@ -117,7 +117,9 @@ def _run(pipeline: "Pipeline", options: Any, master: str | None, conf: dict[str,
         for progress in running.progress():
             if progress is not None:
                 shown.batch(progress)
-            elif asked_to_stop.is_set() and not running.is_stopping:
+            else:
+                shown.meanwhile(running.state)
+            if progress is None and asked_to_stop.is_set() and not running.is_stopping:
                 shown.stopping()
                 running.stop()
     except (PySparkException, Py4JError) as error:

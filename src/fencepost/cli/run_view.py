@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fencepost.spark.batch_states import BatchState
     from fencepost.spark.pipelines import Pipeline
     from fencepost.spark.progress import Progress
 
@@ -29,6 +30,9 @@ class View:
         self.skipped += progress.transaction == "skipped"
         self._show(progress)
 
+    def meanwhile(self, state: "BatchState") -> None:
+        """Called between two reports."""
+
     def stopping(self) -> None:
         self._print("ending after the batch under way; interrupt again to end at once")
 
@@ -52,9 +56,21 @@ class TerminalView(View):
     def __init__(self) -> None:
         super().__init__()
         self._is_open = False
+        self._text = ""
+        self._state: tuple[int, str] = (-1, "")
 
     def _show(self, progress: "Progress") -> None:
-        print(f"\r\033[K{line(self, progress)}", end="", flush=True)
+        self._text = line(self, progress)
+        self._state = (progress.batch, progress.transaction)
+        self._write(self._text)
+
+    def meanwhile(self, state: "BatchState") -> None:
+        if (state.batch, state.transaction) != self._state:
+            self._state = (state.batch, state.transaction)
+            self._write(f"{self._text}  |  batch {state.batch}: transaction {state.transaction}")
+
+    def _write(self, text: str) -> None:
+        print(f"\r\033[K{text}", end="", flush=True)
         self._is_open = True
 
     def _print(self, text: str) -> None:

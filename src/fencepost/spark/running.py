@@ -102,6 +102,11 @@ class Run:
         if failure is not None and not self.is_stopping:
             raise failure
 
+    @property
+    def state(self) -> batch_states.BatchState:
+        """Of the batch under way, or of the last one."""
+        return batch_states.state(self._name)
+
     def _is_done(self, batch: int) -> bool:
         return batch_states.state(self._name).batch >= batch
 
