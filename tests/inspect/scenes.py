@@ -21,6 +21,8 @@ from tests.peers.broker_process import BrokerProcess
 
 ROUNDS = 3
 PER_PARTITION = 5
+LONG_MS = 600_000
+"""A time-out that does not come while a test is held up."""
 
 
 async def mixed_transactions(bootstrap_servers: str, topic: str, group: str) -> None:
@@ -41,7 +43,7 @@ async def mixed_transactions(bootstrap_servers: str, topic: str, group: str) -> 
                 await producer.send_offsets({TopicPartition(topic, 0): CommittedOffset(turn, metadata="a note")}, group)
                 await producer.flush()
                 await (producer.commit() if turn % 2 else producer.abort())
-        left_open = client.producer(f"{topic}-open")
+        left_open = client.producer(f"{topic}-open", transaction_timeout_ms=LONG_MS)
         await left_open.init()
         await left_open.begin()
         await left_open.send(topic, b"open", partition=0)

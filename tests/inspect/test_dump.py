@@ -1,23 +1,26 @@
 """`fencepost dump` prints what Apache Kafka's own dump tool prints, on the files of both brokers."""
 
+import io
 import json
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from fencepost.cli.main import run
 from tests.inspect.scenes import varied_load
 from tests.interop.load import CONFIGS
+from tests.interop_cli.conftest import Done
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.dump import Dump, dump, files_of
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 SCRIPT = str(Path(sys.executable).with_name("fencepost"))
 COMPLAINTS = (
     "Non-consecutive",
@@ -39,16 +42,16 @@ def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
         yield broker.data_directory
 
 
-def ours(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [SCRIPT, "dump", *map(str, arguments)], capture_output=True, text=True, timeout=60, env={**os.environ}
-    )
+def ours(*arguments: str | Path) -> Done:
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+        status = run(["dump", *map(str, arguments)])
+    return Done(status, output.getvalue(), errors.getvalue())
 
 
 def assert_equal(files: list[Path], theirs: Dump, *options: str) -> None:
     done = ours(*files, *options)
     printed: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    for line in done.output.splitlines():
         if line.startswith("Dumping "):
             lines = printed.setdefault(line.removeprefix("Dumping "), [])
         else:
@@ -89,7 +92,7 @@ def test_batches_alone_and_checkpoints(directory: Path) -> None:
     (log, *_) = sorted((directory / "mixed-0").glob("*.log"))
     theirs = dump([log])
     assert_equal([log], theirs)
-    rows = [json.loads(line) for line in ours(directory, "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in ours(directory, "--json").output.splitlines()]
     recovery = [row for row in rows if row["file"].endswith("recovery-point-offset-checkpoint")]
     (mixed,) = (row for row in recovery if (row["topic"], row["partition"]) == ("mixed", 0))
     last = [row for row in rows if row["file"].endswith(str(log.relative_to(directory))) and "baseOffset" in row][-1]
@@ -112,14 +115,14 @@ def test_broken_files_are_told_and_the_rest_is_read(directory: Path, tmp_path: P
     for snapshot in partition.glob("*.snapshot"):
         snapshot.write_bytes(b"short")
     done = ours(partition, "--deep-iteration")
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr
-    assert "the CRC of the batch at position 0 is wrong" in done.stderr
-    assert "invalid bytes at the end of 00000000000000000000.log" in done.stderr
-    assert "which are not whole entries of 34" in done.stderr
-    assert "a producer snapshot of 5 bytes is cut off" in done.stderr
-    assert "isvalid: false" in done.stdout
-    assert done.stdout.count("isvalid: true") > 10
+    assert done.status == 3
+    assert "Traceback" not in done.errors
+    assert "the CRC of the batch at position 0 is wrong" in done.errors
+    assert "invalid bytes at the end of 00000000000000000000.log" in done.errors
+    assert "which are not whole entries of 34" in done.errors
+    assert "a producer snapshot of 5 bytes is cut off" in done.errors
+    assert "isvalid: false" in done.output
+    assert done.output.count("isvalid: true") > 10
 
 
 def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -130,18 +133,21 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
         (tmp_path / "notes.txt", "is no file of a log"),
     ):
         done = ours(path)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("error: ")
-        assert done.stderr.count("\n") == 1
-        assert reason in done.stderr
-    assert ours(tmp_path, "--transaction", "x").stderr.startswith("error: ")
-    assert ours().returncode == 2
+        assert (done.status, done.output) == (1, "")
+        assert done.errors.startswith("error: ")
+        assert done.errors.count("\n") == 1
+        assert reason in done.errors
+    assert ours(tmp_path, "--transaction", "x").errors.startswith("error: ")
+    assert ours().status == 2
+    as_process = subprocess.run([SCRIPT, "dump", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert (as_process.returncode, as_process.stdout) == (1, "")
+    assert "is no directory of a log" in as_process.stderr
 
 
 def test_a_transaction_is_followed_through_all_partitions(directory: Path) -> None:
     followed = ours(directory, "--transaction", "mixed-TV2", "--json")
-    assert followed.returncode == 0, followed.stderr
-    trail = json.loads(followed.stdout)
+    assert followed.status == 0, followed.errors
+    trail = json.loads(followed.output)
     parts = trail["partition_transactions"]
     assert {(part["topic"], part["end"]) for part in parts} == {
         ("mixed", "COMMIT"),
@@ -152,7 +158,7 @@ def test_a_transaction_is_followed_through_all_partitions(directory: Path) -> No
     assert sum(part["records"] for part in parts if part["topic"] == "mixed") == 6 * 10
     assert trail["state_changes"][-1]["state"] == "CompleteCommit"
     everybody = ours(directory, "--transaction", "*")
-    assert everybody.returncode == 0
-    assert "nothing torn, hanging or ended twice" in everybody.stdout
-    assert "open" in everybody.stdout
-    assert "no transaction of 'absent'" in ours(directory, "--transaction", "absent").stderr
+    assert everybody.status == 0
+    assert "nothing torn, hanging or ended twice" in everybody.output
+    assert "open" in everybody.output
+    assert "no transaction of 'absent'" in ours(directory, "--transaction", "absent").errors

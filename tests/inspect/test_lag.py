@@ -12,10 +12,11 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from fencepost.client import AsyncAdmin, AsyncClient, CommittedOffset, NewTopic, Sending, TopicPartition
 from fencepost.client.transactional_producer import AsyncTransactionalProducer
 from fencepost.wire.compression import Codec
+from tests.inspect.scenes import LONG_MS
 from tests.interop_cli.conftest import Command
 from tests.peers.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 Unique = Callable[[str], str]
 DEADLINE_SECONDS = 60
 COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"}
@@ -102,7 +103,7 @@ def test_on_a_quiet_topic_the_lag_is_the_number_of_records_then_read(
     some_gap = False
     for start in (0, *sorted(chance.randrange(end) for _ in range(2)), end):
         asyncio.run(commit(broker, group, topic, start))
-        for isolation_level in ("read_committed", "read_uncommitted"):
+        for isolation_level in ("read_committed", "read_uncommitted") if start == 0 else ("read_committed",):
             found, expected = measured_in_quiet(broker, command, group, topic, start, isolation_level)
             assert (found["lag_min"], found["lag_max"]) == (expected, expected), (start, isolation_level)
             assert found["readable"] == expected
@@ -128,7 +129,7 @@ class RandomTransactions:
     def __init__(self, client: AsyncClient, topic: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.topic = topic
-        self.producers = [client.producer(f"{topic}-{seed}-{n}") for n in range(4)]
+        self.producers = [client.producer(f"{topic}-{seed}-{n}", transaction_timeout_ms=LONG_MS) for n in range(4)]
         self.open: list[AsyncTransactionalProducer] = []
         self.plain = client
 
@@ -215,7 +216,7 @@ def test_pending_offsets_are_shown(command: Command, broker: BrokerProcess, uniq
                     await transaction.send(topic, b"value")
             await commit(broker, group, topic, 1)
             await wait_until_stable(admin, topic)
-            producer = client.producer(name)
+            producer = client.producer(name, transaction_timeout_ms=LONG_MS)
             identity = await producer.init()
             await producer.begin()
             await producer.send_offsets({TopicPartition(topic, 0): CommittedOffset(4)}, group)

@@ -7,12 +7,13 @@ import pytest
 
 from fencepost.client import AsyncAdmin, AsyncClient, CommittedOffset, NewTopic, ProducerFenced, TopicPartition
 from tests.inspect.reading import read_committed
+from tests.inspect.scenes import LONG_MS
 from tests.interop.cases import Peer
 from tests.interop.cases.transactional import Script
 from tests.interop_cli.conftest import Command
 from tests.peers.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 Unique = Callable[[str], str]
 FOUND = 3
 
@@ -22,7 +23,7 @@ async def open_one(broker: BrokerProcess, name: str, topic: str, group: str) -> 
     async with AsyncAdmin(broker.bootstrap_servers) as admin:
         await admin.create_topic(NewTopic(topic, 1))
     async with AsyncClient(broker.bootstrap_servers) as client:
-        producer = client.producer(name)
+        producer = client.producer(name, transaction_timeout_ms=LONG_MS)
         await producer.init()
         await producer.begin()
         for at in range(3):
@@ -73,7 +74,9 @@ def test_a_hanging_transaction_is_found_in_the_whole_cluster_and_ended(
         script = Script(peer)
         topic = peer.topic()
         honest, hanging = script.producer("honest"), script.producer("hanging")
-        honest.open(topic)
+        honest.init(timeout_ms=LONG_MS)
+        honest.add(topic)
+        assert honest.produce(topic)[0] == 0
         hanging.init()
         assert hanging.produce(topic)[0] == 0
         searched = command.run(("txn", "find-hanging", "--json"))
@@ -108,7 +111,7 @@ def test_an_aborted_producer_is_fenced(broker: BrokerProcess, command: Command, 
         async with AsyncAdmin(broker.bootstrap_servers) as admin:
             await admin.create_topic(NewTopic(topic, 1))
         async with AsyncClient(broker.bootstrap_servers) as client:
-            producer = client.producer(name)
+            producer = client.producer(name, transaction_timeout_ms=LONG_MS)
             await producer.init()
             await producer.begin()
             await producer.send(topic, b"one")
