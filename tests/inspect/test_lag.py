@@ -66,7 +66,10 @@ async def fill_and_compact(broker: BrokerProcess, topic: str) -> int:
     chance = random.Random(3)
     async with AsyncAdmin(broker.bootstrap_servers) as admin, AsyncClient(broker.bootstrap_servers) as client:
         await admin.create_topic(NewTopic(topic, 1, configs=COMPACTION))
-        producers = [client.producer(f"{topic}-{n}", sending=Sending(compression=Codec(n))) for n in range(2)]
+        producers = [
+            client.producer(f"{topic}-{n}", transaction_timeout_ms=LONG_MS, sending=Sending(compression=Codec(n)))
+            for n in range(2)
+        ]
         for producer in producers:
             await producer.init()
         for turn in range(24):
