@@ -61,8 +61,8 @@ def _durable_at_once_in_coordinators(good: Any) -> Any:
 
 
 def _cut_one_batch_too_many(good: Any) -> Any:
-    def scan(log: Any, found: Any) -> Any:
-        end_offset, whole = good(log, found)
+    def scan(log: Any, found: Any, *rest: Any) -> Any:
+        end_offset, whole = good(log, found, *rest)
         batches = list(found.batches())
         if not whole and len(batches) > 1:
             found.cut_file(batches[-1].position)
@@ -258,9 +258,11 @@ MUTANTS = [
            [(Partition, "when_durable", _durable_at_once_in_coordinators)]),
     Mutant("forget-new-names", "the directory of a new segment is not synced", [(_Log, "note_new_names", nothing)]),
     Mutant("recover-without-crc", "recovery does not look at checksums",
-           [(recovery, "verify_crc", instead(lambda *arguments: True))]),
+           [(recovery, "verify_crc", instead(lambda *arguments: True))],
+           directed.promises_outlast_torn_writes),
     Mutant("recover-too-little", "recovery cuts a good batch with the torn one",
-           [(recovery, "_scan", _cut_one_batch_too_many)]),
+           [(recovery, "_scan", _cut_one_batch_too_many)],
+           directed.promises_outlast_torn_writes),
     Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
            [(_Producers, "load_snapshot", _snapshot_without_open)]),
     Mutant("reuse-producer-ids", "blocks of producer ids are not journaled",
@@ -287,7 +289,8 @@ MUTANTS = [
     Mutant("wrong-marker", "the last partition's marker says the opposite",
            [(transactions, "send_markers", _wrong_last_marker)]),
     Mutant("complete-before-markers", "Complete does not wait for the markers to be durable",
-           [(transactions, "send_markers", _markers_done_at_once)]),
+           [(transactions, "send_markers", _markers_done_at_once)],
+           directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("complete-not-retried", "a Complete record that was refused is given up",
            [(ledger.Ledger, "_complete", _give_up_completing)]),
     Mutant("prepared-not-resumed", "a restart does not finish what was prepared",
@@ -296,7 +299,8 @@ MUTANTS = [
            [(coordinator.TransactionCoordinator, "_shard_loaded", _abort_open_ones_at_load)],
            directed.open_transactions_outlive_a_restart),
     Mutant("abort-resumed-as-commit", "a restart commits what was to be aborted",
-           [(ledger.Ledger, "resume", _resume_as_commit)]),
+           [(ledger.Ledger, "resume", _resume_as_commit)],
+           directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("fence-without-bump", "the coordinator's own abort leaves the epoch as it is",
            [(init, "fenced_record", _without_bump), (sweep, "fenced_record", _without_bump)]),
     Mutant("init-without-bump", "a new producer gets the epoch of the last one",

@@ -3,15 +3,38 @@
 import contextlib
 
 from fencepost.log.producers import Origin
+from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.batch import ControlType, build_batch
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import EndTxnRequest
 from tests.durability.scene import Client
-from tests.durability.test_two_phase_commit import ID, INPUT, OUTPUTS, SETTINGS, Reader, Shop
+from tests.durability.test_power_cut import test_nothing_promised_is_lost_by_power_cuts_at_random_moments
+from tests.durability.test_two_phase_commit import (
+    ID,
+    INPUT,
+    OUTPUTS,
+    SETTINGS,
+    Reader,
+    Shop,
+    test_a_transaction_counts_as_a_whole_or_not_at_all_whenever_the_power_fails,
+)
 
 TOPIC = OUTPUTS[0]
+
+
+def promises_outlast_torn_writes() -> None:
+    """Whatever was acknowledged, read or committed, by a longer run with power cuts that tear what was not synced."""
+    for seed in range(12):
+        test_nothing_promised_is_lost_by_power_cuts_at_random_moments(PowerCut.TORN, seed)
+
+
+def transactions_count_as_a_whole_at_every_cut() -> None:
+    """The power is cut before every single disk operation of a commit and of an abort."""
+    for is_commit in (True, False):
+        for mode in (PowerCut.PREFIX, PowerCut.LOSE_ALL):
+            test_a_transaction_counts_as_a_whole_or_not_at_all_whenever_the_power_fails(2, is_commit, mode)
 
 
 def _shop(protocol: int) -> tuple[SimulatedNode, Shop]:

@@ -29,7 +29,7 @@ def hunt(mutant: Mutant, seeds: range, seconds: int = SECONDS) -> Kill:
         if mutant.check is not None:
             try:
                 mutant.check()
-            except AssertionError:
+            except Exception:
                 return Kill(mutant.name, None, mutant.check.__name__, time.process_time() - begun, True)
     return Kill(mutant.name, None, "", time.process_time() - begun, False)
 

@@ -78,7 +78,7 @@ class Reader(ClientProcess):
             if polled:
                 operation.polled(polled)
             operation.ok()
-            yield Sleep(self.source.choice((10, 80, 250)))
+            yield Sleep(self.source.choice((20, 120, 350)))
             if self.source.random() < 0.004:
                 offsets = dict.fromkeys(self.partitions, 0)
                 self.deeds.recorder.assign(self.name)

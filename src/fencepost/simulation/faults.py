@@ -95,6 +95,10 @@ def schedule(source: random.Random, duration_ms: int, kinds: frozenset[Fault]) -
 def _power(world: "World", kind: Fault) -> bool:
     if world.machine.process is None:
         return False
+    if world.source.random() < 0.7:
+        # Most of the time nothing waits to be synced: the cut comes when something does.
+        world.arm(world.source.choice(_MOMENTS), kind, POWER_CUTS[kind], steps=world.source.randint(0, 12))
+        return False
     world.die(kind.value, POWER_CUTS[kind])
     return True
 
@@ -107,12 +111,14 @@ def _crash(world: "World", kind: Fault) -> bool:
 
 
 def _die_at_disk_call(world: "World", kind: Fault) -> bool:
-    world.arm(world.source.choice(_MOMENTS), disk_calls=world.source.randint(0, 14))
+    cut = world.source.choice((None, *PowerCut))
+    world.arm(world.source.choice(_MOMENTS), kind, cut, disk_calls=world.source.randint(0, 14))
     return False
 
 
 def _die_at_step(world: "World", kind: Fault) -> bool:
-    world.arm(world.source.choice(_MOMENTS), steps=world.source.randint(0, 40))
+    cut = world.source.choice((None, *PowerCut))
+    world.arm(world.source.choice(_MOMENTS), kind, cut, steps=world.source.randint(0, 40))
     return False
 
 

@@ -22,6 +22,8 @@ from fencepost.wire.errors import ErrorCode
 IN_FLIGHT_MAX = 5
 TRIES_MAX = 30
 COPIED_RECORDS_MAX = 3
+LONG_VALUES = 0.08
+LONG_BYTES = 900
 _CERTAIN = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Of what may be tried again, what is refused before anything is written."""
 
@@ -48,7 +50,8 @@ class Producer(ClientProcess):
 
     def _value(self) -> str:
         self._count += 1
-        return f"{self.name}.{self._count}"
+        # Some are longer than a sector, so that a power cut can tear them.
+        return f"{self.name}.{self._count}" + ("-" * LONG_BYTES if self.source.random() < LONG_VALUES else "")
 
     def _batch(self, values: list[str], sequence: int, *, is_transactional: bool) -> bytearray:
         now_ms = self.scheduler.clock.wall_ms()
@@ -98,7 +101,7 @@ class IdempotentProducer(Producer):
             operation = self.deeds.recorder.send(self.process, [(name, value) for value in values])
             yield from self._send_all(batches, operation)
             operation.ok()
-            yield Sleep(self.source.choice((20, 150, 600)))
+            yield Sleep(self.source.choice((30, 200, 800)))
 
     def _send_all(self, batches: list[_Batch], operation: RecordedOperation) -> Steps[None]:
         """All at once, and again in order until each is acknowledged."""
@@ -169,7 +172,7 @@ class TransactionalProducer(Producer):
                     return
                 if verdict is Verdict.BEGIN_ANEW:
                     break
-                yield Sleep(self.source.choice((0, 10, 80, 300)))
+                yield Sleep(self.source.choice((0, 20, 120, 400)))
 
     # Identity
 

@@ -8,6 +8,7 @@ import errno
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from fencepost.broker.events import HandlerFailed, StorageFailed
 from fencepost.broker.node import Node
@@ -59,6 +60,16 @@ REST_MS = faults.HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
 FINAL_READ_MS = 60_000
 
 
+class _Trap(NamedTuple):
+    """How the machine dies after the next request of a kind."""
+
+    moment: ApiKey
+    kind: Fault
+    cut: PowerCut | None
+    disk_calls: int | None
+    steps: int | None
+
+
 class _Machine(SimulatedNode):
     on_boot: Callable[[Node], None]
 
@@ -92,7 +103,7 @@ class World:
         self.aborted_by_broker = 0
         self.is_serving = False
         """The broker runs, and nothing is known to be wrong with its disk."""
-        self._armed: list[tuple[ApiKey, int | None, int | None]] = []
+        self._armed: list[_Trap] = []
         self._death: tuple[Fault, PowerCut | None] | None = None
         self._die_at_step: int | None = None
         self._boot_planned = False
@@ -237,19 +248,26 @@ class World:
         self.hits[Fault.CLEAN_STOP] += 1
         self._gone()
 
-    def arm(self, moment: ApiKey, *, disk_calls: int | None = None, steps: int | None = None) -> None:
+    def arm(
+        self,
+        moment: ApiKey,
+        kind: Fault,
+        cut: PowerCut | None,
+        *,
+        disk_calls: int | None = None,
+        steps: int | None = None,
+    ) -> None:
         """Have the machine die so long after the next such request has arrived."""
-        self._armed.append((moment, disk_calls, steps))
+        self._armed.append(_Trap(moment, kind, cut, disk_calls, steps))
 
     def _request_arrives(self, api: ApiKey) -> None:
         if not self._armed or self._death is not None:
             return
-        for at, (moment, disk_calls, steps) in enumerate(self._armed):
-            if moment is api:
+        for at, trap in enumerate(self._armed):
+            if trap.moment is api:
                 del self._armed[at]
-                kind = Fault.DIE_AT_STEP if disk_calls is None else Fault.DIE_AT_DISK_CALL
-                self._death = (kind, self.source.choice((None, *PowerCut)))
-                self.disk.left, self._die_at_step = disk_calls, steps
+                self._death = (trap.kind, trap.cut)
+                self.disk.left, self._die_at_step = trap.disk_calls, trap.steps
                 return
 
     def _on_event(self, event: object) -> None:
