@@ -231,6 +231,27 @@ def test_a_hanging_transaction_is_stuck_and_its_abort_can_be_pasted(hanging: str
     assert command("explain", hanging).status == 0
 
 
+def test_a_decided_transaction_shows_the_markers_it_is_owed(
+    broker: BrokerProcess, command: Command, unique: Unique
+) -> None:
+    with Peer(broker, unique("peer")) as peer:
+        topic, producer = peer.topic(), Script(peer).producer("decided")
+        producer.init(timeout_ms=LONG_MS)
+        producer.add(topic)
+        producer.lock_coordinator_out(topic)
+        assert producer.produce(topic)[0] == 0
+        assert producer.end(True, wait=False)["ErrorCode"] == 0
+        assert producer.settle("PrepareCommit") == "PrepareCommit"
+        done = command.run(("explain", producer.name, "--stuck-after", "0"))
+        assert done.status == STUCK
+        assert "state     PrepareCommit at coordinator 1" in done.output
+        assert f"owed      a marker in {topic}-0 by broker 1" in done.output
+        assert "the coordinator repeats the markers" in done.output
+        by_topic = " ".join(command.run(("explain", topic, "--stuck-after", "0")).output.split())
+        assert f"which is decided (PrepareCommit) and lacks markers in {topic}-0" in by_topic
+        assert "only waits for its markers" in command.refused("txn", "abort", producer.name)
+
+
 def test_bad_input_is_answered_in_one_line(command: Command, incident: Incident, tmp_path: Path) -> None:
     assert "is neither a topic nor a transactional id" in command.refused("explain", "absent")
     assert "no coordinator knows the producer id 999999" in command.refused("explain", "--producer-id", "999999")
