@@ -207,7 +207,8 @@ class Chaos:
                     file.write(bytes(1 << 12))
                     file.flush()
             except OSError as error:
-                assert error.errno == errno.ENOSPC
+                if error.errno != errno.ENOSPC:
+                    raise
         self._wait_for(lambda: produce_code(filler, topic) == STORAGE_ERROR, "the disk is full, but nothing is refused")
         time.sleep(FULL_SECONDS)
         ballast.unlink()
