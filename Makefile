@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once crash-points fuzz simulate mutants bench lint format dist clean
+.PHONY: setup peers demo test test-fast exactly-once chaos crash-points fuzz simulate mutants bench lint format dist clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,10 @@ test-fast: setup
 # 100,000 inputs through five clients under kill -9 of clients and broker; prints a table. About ten minutes.
 exactly-once: peers
 	$(BIN)/python -m tests.exactly_once
+
+# Real clients under kills, stops, cut connections, lost and late calls and full disks, judged by their histories. Minutes.
+chaos: peers
+	$(BIN)/python -m tests.chaos
 
 # 500 worlds of 60 simulated seconds with every fault; prints a summary. About ten minutes on two cores.
 SEED ?= 0
