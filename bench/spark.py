@@ -25,7 +25,8 @@ from fencepost.client.arrow import ArrowReader
 
 PARTITIONS = 4
 VALUE_BYTES = 100
-TINY_ROWS, TINY_BATCHES, TINY_WARM_UP = 2, 30, 10
+# Spark gives every partition that has something at least one offset of a batch.
+TINY_ROWS, TINY_BATCHES, TINY_WARM_UP = PARTITIONS, 30, 10
 FILL_ROWS = 4_000
 TIMESTAMP_MS = 1_700_000_000_000
 MARKERS_TIMEOUT_SECONDS = 60.0
