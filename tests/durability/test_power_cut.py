@@ -7,11 +7,11 @@ a short one, in every way in which a disk can lose data: all of it, a prefix of 
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from fencepost.simulation.disk import PowerCut, SimulatedDisk
+from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.node import SimulatedNode
 from tests.durability.scene import SMALL, Client
 from tests.durability.workload import Workload
@@ -51,51 +51,6 @@ def test_nothing_promised_is_lost_by_cuts_kills_and_clean_stops_in_any_order(see
     workload.finish()
 
 
-class PowerLost(BaseException):
-    """Not an error that anyone handles: the machine is off."""
-
-
-class FragileDisk(SimulatedDisk):
-    """Loses power just before its n-th write, sync or change of a name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left: int | None = None
-        self.operations = 0
-
-    def _count(self) -> None:
-        self.operations += 1
-        if self.left is not None:
-            if self.left == 0:
-                raise PowerLost
-            self.left -= 1
-
-    def write_to(self, *arguments: Any) -> None:
-        self._count()
-        super().write_to(*arguments)
-
-    def sync_inode(self, *arguments: Any) -> None:
-        self._count()
-        super().sync_inode(*arguments)
-
-    def sync_directory(self, path: str) -> None:
-        self._count()
-        super().sync_directory(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._count()
-        super().rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._count()
-        super().remove(path)
-
-    def make_directory(self, path: str) -> None:
-        if not self.exists(path):
-            self._count()
-        super().make_directory(path)
-
-
 def first_day(workload: Workload) -> None:
     """From an empty disk to the second start: topics, batches, rolled segments, commits, a clean stop, more."""
     workload.start()
@@ -129,7 +84,7 @@ def every_moment(
         disk.left = moment
         try:
             act(workload)
-        except PowerLost:
+        except MachineDied:
             disk.left = None
             yield moment, workload
         else:
@@ -201,7 +156,7 @@ def test_a_topic_being_made_or_deleted_when_the_power_fails_is_there_or_not_but_
                 done.append("produced")
                 assert client.delete_topic("comes") == 0
                 done.append("deleted")
-        except PowerLost:
+        except MachineDied:
             disk.left = None
         else:
             assert moment > 10

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
@@ -26,7 +27,6 @@ from fencepost.wire.messages import (
     TxnOffsetCommitRequest,
 )
 from tests.durability.scene import SMALL, Client, values_in
-from tests.durability.test_power_cut import FragileDisk, PowerLost
 
 SETTINGS = {**SMALL, "transaction.state.log.num.partitions": "1"}
 OUTPUTS = ("invoices", "shipments")
@@ -171,7 +171,7 @@ def every_cut(protocol: int, *, is_commit: bool) -> Iterator[tuple[int, Simulate
         try:
             shop.transact(b"second", 2, is_commit=is_commit)
             machine.scheduler.run_for(FINISHED_MS)
-        except PowerLost:
+        except MachineDied:
             disk.left = None
             yield moment, machine, shop
         else:

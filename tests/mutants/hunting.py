@@ -29,8 +29,9 @@ def hunt(mutant: Mutant, seeds: range, seconds: int = SECONDS) -> Kill:
         if mutant.check is not None:
             try:
                 mutant.check()
-            except Exception:
-                return Kill(mutant.name, None, mutant.check.__name__, time.process_time() - begun, True)
+            except Exception as error:
+                by = f"{mutant.check.__name__} ({type(error).__name__})"
+                return Kill(mutant.name, None, by, time.process_time() - begun, True)
     return Kill(mutant.name, None, "", time.process_time() - begun, False)
 
 

@@ -1,4 +1,4 @@
-"""A slice of `make mutants`: some broken brokers that die early, the checks by name, and the good broker, which passes."""
+"""A slice of `make mutants`: some broken brokers that die early, and the checks by name, which the good one passes."""
 
 import pytest
 
