@@ -20,6 +20,7 @@ Examples:
   fencepost simulate --seed 0 --seeds 500                five hundred, on all cores
   fencepost simulate --seed 7 --faults power-torn,twin   only these faults
   fencepost simulate --seed 7 --trace 7.txt              with every event in a file
+  fencepost simulate --seed 7 --history 7.jsonl          and then: fencepost check-history 7.jsonl
 """
 ANOMALY_LINES_MAX = 5
 
@@ -33,6 +34,9 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, metavar="COUNT", help="So many seeds, from --seed on.")] = 1,
     processes: Annotated[int, typer.Option(min=0, help="Processes to use; 0 for one per core.")] = 0,
     trace: Annotated[str | None, typer.Option(metavar="FILE", help="Write every event of the seed there.")] = None,
+    history: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the clients' history there, for check-history.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the broker, its clients and their misfortunes in virtual time, and judge what they saw."""
@@ -48,8 +52,8 @@ def simulate(
         kinds = parse_kinds(names) if faults else ALL_FAULTS
     except ValueError as error:
         raise typer.BadParameter(f"{error}; `--faults help` lists them", param_hint="--faults") from None
-    if trace is not None:
-        run_seed(seed, seconds, kinds, trace)
+    if trace is not None or history is not None:
+        run_seed(seed, seconds, kinds, trace, history)
     summary = run_seeds(
         range(seed, seed + seeds), seconds, kinds, processes or os.cpu_count() or 1, _silent if as_json else _tell
     )

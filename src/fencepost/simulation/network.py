@@ -165,9 +165,12 @@ class Link:
 
     def _take(self, frame: bytes) -> None:
         if self._is_served:
+            key, version = _API.unpack_from(frame)
             if not self.is_open:
+                if key == ApiKey.TXN_OFFSET_COMMIT and version <= _LAST_PROTOCOL_1[ApiKey.TXN_OFFSET_COMMIT]:
+                    return  # in the next transaction of its epoch nobody could tell it from that one's own
                 self._network.late_frames += 1
-            self._network.on_request(ApiKey(_API.unpack_from(frame)[0]))
+            self._network.on_request(ApiKey(key))
             self._arrived.append(frame)
             self._handle()
 

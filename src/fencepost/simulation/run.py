@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 from fencepost.history.operations import Outcome
+from fencepost.history.recording import JsonLines
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.world import World
 
@@ -35,7 +36,13 @@ class Result:
         return dataclasses.asdict(self)
 
 
-def run_seed(seed: int, seconds: int, kinds: frozenset[Fault] = ALL_FAULTS, trace_file: str | None = None) -> Result:
+def run_seed(
+    seed: int,
+    seconds: int,
+    kinds: frozenset[Fault] = ALL_FAULTS,
+    trace_file: str | None = None,
+    history_file: str | None = None,
+) -> Result:
     """Whatever is thrown on the way is an anomaly like any other."""
     begun = time.process_time()
     world = World(seed, seconds, kinds, keeps_lines=trace_file is not None)
@@ -52,6 +59,10 @@ def run_seed(seed: int, seconds: int, kinds: frozenset[Fault] = ALL_FAULTS, trac
         assert world.trace.lines is not None
         with open(trace_file, "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in world.trace.lines)
+    if history_file is not None:
+        with JsonLines(history_file) as sink:
+            for event in world.deeds.events:
+                sink(event)
     return Result(
         seed,
         seconds,
