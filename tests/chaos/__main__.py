@@ -56,6 +56,7 @@ def run(seed: int, faults: int, work: int) -> Counter[str]:
     done = report.operations
     ok = sum(count for (_, outcome), count in done.items() if outcome == "ok")
     given = ", ".join(f"{count} {name}" for name, count in sorted(chaos.counts.items()))
+    given += f"; {chaos.hung} hung clients started again" if chaos.hung else ""
     print(
         f"{seed:>4} {time.monotonic() - started:>7.0f} {ok:>7} {done['txn', 'ok']:>9} {done['txn', 'fail']:>7} "
         f"{done['txn', 'info']:>7}  {given}",

@@ -1,6 +1,8 @@
 """librdkafka clients that write down what they ask for before they ask, and what they are told."""
 
 import itertools
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,10 @@ from fencepost.history import HistoryRecorder, RecordedOperation
 from fencepost.history.operations import READ_COMMITTED
 
 CALL_SECONDS = 15.0
+OFFSETS_SECONDS = 4.0
 READ_SECONDS = 60.0
+HUNG = 75
+"""How a process ends that its client library holds for longer than it was told to."""
 NETWORK = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
@@ -92,7 +97,19 @@ class RecordedProducer:
         named = {name_of(each.topic, each.partition): each.offset for each in offsets}
         self.operation.committing_offsets(group, named)
         metadata = consumer.consumer_group_metadata()
-        self._retried(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_SECONDS))
+
+        def send() -> None:
+            # After a restart of the broker librdkafka was seen to send nothing here and to wait for ever, whatever time
+            # it was given. Its users would end the process.
+            hanging = threading.Timer(3 * OFFSETS_SECONDS, os._exit, (HUNG,))
+            hanging.daemon = True
+            hanging.start()
+            try:
+                self._producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_SECONDS)
+            finally:
+                hanging.cancel()
+
+        self._retried(send)
 
     def commit(self) -> bool:
         self.flush()

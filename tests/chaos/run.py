@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from fencepost.history import HistoryRecorder, JsonLines, Report, check, read_files
-from tests.chaos.recorded import RecordedReader, name_of
+from tests.chaos.recorded import HUNG, RecordedReader, name_of
 from tests.chaos.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS, Plan
 from tests.faults.proxy import Direction, FaultProxy
 from tests.faults.scene import script
@@ -57,6 +57,8 @@ class Chaos:
     broker_directory: Path | None = None
     counts: Counter[str] = field(default_factory=Counter)
     """Faults given, by kind."""
+    hung: int = 0
+    """Clients that hung by their own fault and were started again."""
     _random: random.Random = field(init=False)
     _broker: BrokerProcess = field(init=False)
     _proxy: FaultProxy = field(init=False)
@@ -130,7 +132,10 @@ class Chaos:
         """A client that gave up is started again, as its users would; one that broke is a failure."""
         for role, worker in list(self._workers.items()):
             if worker.returncode is not None:
-                assert worker.returncode == 0, f"{worker.name} ended with {worker.returncode}: {worker.output[-3000:]}"
+                self.hung += worker.returncode == HUNG
+                assert worker.returncode in (0, HUNG), (
+                    f"{worker.name} ended with {worker.returncode}: {worker.output[-3000:]}"
+                )
                 self._ended.append(worker)
                 self._start(role)
 
