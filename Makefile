@@ -55,7 +55,7 @@ mutants: setup
 crash-points: setup
 	$(BIN)/python -m tests.durability.crash_points
 
-# Coverage-guided, with atheris (Linux): every target for so many seconds. What it finds is kept in the corpus.
+# Coverage-guided, with atheris (Linux): every target for so many seconds; `python -m tests.fuzz --keep` adds to the corpus.
 FUZZ_SECONDS ?= 60
 fuzz: setup
 	@$(BIN)/python -c 'import atheris' 2> /dev/null \

@@ -179,3 +179,10 @@ def partition_of(path: str) -> Any:
         return None
     topic, _, partition = directory[0].rpartition("-")
     return topic, int(partition)
+
+
+def file_kind(path: str) -> str:
+    """What the name says of the format: a suffix for the files of a log, the whole name of any other."""
+    name = path.rpartition("/")[2]
+    suffix = name[20:] if name[:20].isdigit() else name
+    return f"internal {suffix}" if "/__" in path else suffix

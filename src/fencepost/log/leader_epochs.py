@@ -4,6 +4,7 @@ Owns the entries (epoch, first offset) and the answers to OffsetsForLeaderEpoch.
 """
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 CHECKPOINT_VERSION = 0
@@ -44,6 +45,8 @@ class LeaderEpochs:
             entries = [EpochEntry(*map(int, line.split(" "))) for line in lines if line]
             if int(version) != CHECKPOINT_VERSION or int(count) != len(entries):
                 raise ValueError("version or count")
+            if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(entries)):
+                raise ValueError("out of order")
         except (ValueError, TypeError) as error:
             raise CorruptEpochCheckpoint(str(error)) from None
         return cls(entries)
