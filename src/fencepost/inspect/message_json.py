@@ -25,7 +25,9 @@ def _struct(message: Any, fields: list[dict[str, Any]], structs: dict[str, Any],
         if not _present(field.get("versions"), version):
             continue
         value = getattr(message, snake_case(field["name"]))
-        if _present(field.get("taggedVersions"), version) and _is_default(field, value):
+        is_tag = _present(field.get("taggedVersions"), version)
+        # Kafka writes a struct in a tag even where it is null.
+        if is_tag and _is_default(field, value) and not _is_struct(field, structs):
             continue
         document[field["name"][0].lower() + field["name"][1:]] = _value(field, value, structs, version)
     return document
@@ -44,6 +46,10 @@ def _value(field: dict[str, Any], value: Any, structs: dict[str, Any], version: 
         return encode_uuid(value)
     inner = field.get("fields") or structs.get(kind)
     return value if inner is None else _struct(value, inner, structs, version)
+
+
+def _is_struct(field: dict[str, Any], structs: dict[str, Any]) -> bool:
+    return "fields" in field or field["type"] in structs
 
 
 def _is_default(field: dict[str, Any], value: Any) -> bool:

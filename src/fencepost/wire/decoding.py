@@ -102,8 +102,10 @@ class DecoderCompiler(Compiler):
             self.guarded(field, target, lambda: self.array(field, target))
         else:
             if self.is_nullable(field):
+                # Null is -1 in a body, and 0 in a tag.
+                null_max = 0 if "tag" in field else -1
                 w.line("n, = unpack('>b', b, p); p += 1")
-                w.line(f"if n < 0: {target} = None")
+                w.line(f"if n <= {null_max}: {target} = None")
                 w.line(f"else: {target}, p = read_{kind}(b, p, e, k)")
             else:
                 w.line(f"{target}, p = read_{kind}(b, p, e, k)")
