@@ -81,8 +81,7 @@ class Chaos:
                         getattr(self, f"_{fault}")()
                         self.counts[fault] += 1
                     self._wait_for_everybody()
-                    for worker in self._workers.values():
-                        worker.stop(PROGRESS_SECONDS)
+                    self._stop_everybody()
                 finally:
                     for worker in [*self._workers.values(), *self._ended]:
                         worker.kill()
@@ -133,14 +132,27 @@ class Chaos:
         for role, worker in list(self._workers.items()):
             if worker.returncode is not None:
                 self.hung += worker.returncode == HUNG
-                assert worker.returncode in (0, HUNG), (
-                    f"{worker.name} ended with {worker.returncode}: {worker.output[-3000:]}"
-                )
+                self._check_end(worker)
                 self._ended.append(worker)
                 self._start(role)
 
+    @staticmethod
+    def _check_end(worker: JsonLinesProcess) -> None:
+        code = worker.returncode
+        assert code in (0, HUNG), f"{worker.name} ended with {code}: {worker.output[-3000:]}"
+
+    def _stop_everybody(self) -> None:
+        stopping = list(self._workers.values())
+        self._ended += stopping
+        self._workers.clear()
+        for worker in stopping:
+            worker.close_input()
+        self._wait_for(lambda: all(each.returncode is not None for each in stopping), "clients do not end")
+        for worker in stopping:
+            self._check_end(worker)
+
     def _wait_for_work(self, count: int) -> None:
-        goal = {role: (self._lives[role], self._done(role)) for role in ROLES}
+        goal = {role: (self._lives[role], self._done(role)) for role in ROLES if role != "reader"}
 
         def is_done() -> bool:
             fresh = 0
@@ -231,7 +243,6 @@ class Chaos:
                 ends = [[watcher.end_offset(topic, each, level) for level in (0, 1)] for topic, each in PARTITIONS]
                 return all(high == stable for high, stable in ends)
 
-            self._workers.clear()
             self._wait_for(is_settled, "a transaction is left open")
             for isolation in ("read_committed", "read_uncommitted"):
                 process = f"final-{isolation}"
