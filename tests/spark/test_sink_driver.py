@@ -253,7 +253,7 @@ class Session:
     """As much of a session as the checks look at; without `_jsparkSession`, as under Connect."""
 
     def __init__(self, **settings: str) -> None:
-        self.conf = {name.replace("_", "."): value for name, value in settings.items()}
+        self.conf = {name.replace("_", "."): value for name, value in settings.items()}  # has the same `get`
 
 
 def test_dynamic_allocation_is_refused() -> None:

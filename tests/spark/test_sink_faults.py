@@ -3,6 +3,8 @@ lost, repeated or torn, and whoever reads the error learns what to do."""
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs
 from confluent_kafka import Consumer  # noqa: E402
 from pyspark.errors import StreamingQueryException  # noqa: E402
 
-from fencepost.client import Client  # noqa: E402
+from fencepost.client import Admin, Client, IsolationLevel, Reset, TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once, transaction, write_exactly_once  # noqa: E402
 from fencepost.spark.errors import InvalidOutput  # noqa: E402
 from fencepost.spark.markers import newest  # noqa: E402
@@ -39,7 +41,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[FencepostProcess]:
-    with FencepostProcess() as process:
+    with FencepostProcess({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as process:
         yield process
 
 
@@ -132,6 +134,40 @@ def test_a_successor_ends_the_query_and_the_error_says_so(scene: Scene, proxy: F
     assert scene.numbers(invoices) == []
     scene.run(rows, exactly_once(scene.name, proxy.bootstrap_servers, topic=invoices))
     assert scene.numbers(invoices) == list(range(100))
+
+
+def test_running_out_of_time_names_the_setting(scene: Scene, proxy: FaultProxy) -> None:
+    purchases, invoices = purchases_of(scene), scene.create("invoices")
+    late = proxy.hold("TxnOffsetCommit")
+
+    def release_when_aborted() -> None:
+        late.caught.wait(300)
+        # The broker has aborted what was written: its end is stable again, and nothing of it is to be seen.
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and stable_end(scene, invoices) == 0:
+            time.sleep(0.05)
+        late.release()
+
+    waiting = threading.Thread(target=release_when_aborted)
+    waiting.start()
+    rows = scene.stream(purchases).select("key", "value")
+    try:
+        with pytest.raises(StreamingQueryException, match="raise transaction_timeout_ms"):
+            scene.run(rows, exactly_once(scene.name, proxy.bootstrap_servers, invoices, transaction_timeout_ms=1_000))
+    finally:
+        late.caught.set()
+        waiting.join()
+    assert scene.committed(invoices) == []
+
+
+def stable_end(scene: Scene, topic: str) -> int:
+    """How far a read_committed reader gets, over all partitions."""
+    with Admin(scene.servers) as admin:
+        ends = admin.list_offsets(
+            {TopicPartition(topic, partition): Reset.LATEST for partition in range(2)},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+        )
+    return sum(end.offset for end in ends.values())
 
 
 def test_a_topic_that_refuses_its_rows_keeps_the_others_from_being_seen(scene: Scene) -> None:

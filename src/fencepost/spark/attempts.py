@@ -24,7 +24,8 @@ from fencepost.spark.errors import (
     WriteFailed,
 )
 from fencepost.spark.markers import Decision, Step, decide, newest
-from fencepost.spark.outputs import Output, output_partitions, packed, touched, written
+from fencepost.spark.materialising import materialised, release
+from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
@@ -144,25 +145,32 @@ class Attempts:
         if outputs:
             writers = self._writers(known)
             batches = packed(outputs, counts, writers, self._settings)
-            if run.producer.protocol is TransactionProtocol.TV1:
-                # Here partitions must be announced, and that starts the transaction's clock: first finish the rows.
-                batches = batches.localCheckpoint(eager=True)
-                announced = touched(batches)
-                if announced:
-                    run.producer.add(announced)
-            with SlotWatch(self._spark, writers, batch.batch_id):
-                rows = written(batches, writers, run.producer.handle())
-            for row in rows:
-                if row["failure"] is not None:
-                    raise write_errors.unpack(row["failure"])
-                where = TopicPartition(row["topic"], row["partition"])
-                records[where] = records.get(where, 0) + row["records"]
+            with SlotWatch(self._spark, writers, batch.batch_id), bounded_arrow(self._spark):
+                for row in self._written(batches, writers):
+                    if row["failure"] is not None:
+                        raise write_errors.unpack(row["failure"])
+                    where = TopicPartition(row["topic"], row["partition"])
+                    records[where] = records.get(where, 0) + row["records"]
         marker = self._decision.marker
         run.producer.send_offsets(batch.group_id, marker.on(batch.offsets(outputs)))
         run.producer.commit()
         run.term = marker.term
         run.topics.update(where.topic for where in records)
         return records
+
+    def _written(self, batches: Any, writers: int) -> list[Any]:
+        producer = self._run.producer
+        if producer.protocol is TransactionProtocol.TV2:
+            return written(batches, writers, producer.handle())
+        # Here partitions must be announced, and that starts the transaction's clock: first finish the rows.
+        kept = materialised(batches)
+        try:
+            announced = touched(kept)
+            if announced:
+                producer.add(announced)
+            return written(kept, writers, producer.handle())
+        finally:
+            release(kept)
 
     def _writers(self, partitions: int | None) -> int:
         wanted = [number for number in (partitions, self._settings.max_writers) if number is not None]

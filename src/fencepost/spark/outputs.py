@@ -1,8 +1,9 @@
 """What is to be written: frames with the columns of Spark's Kafka sink, and the job that packs and writes them."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.errors import UnknownTopic
@@ -10,11 +11,14 @@ from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.packing import PACKED_DDL, Packer
+from fencepost.spark.requirements import value_in_force
 from fencepost.spark.routing import dense_indexes
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkSettings
 from fencepost.spark.writing import WRITTEN_DDL, Writer
 
+_ARROW_BYTES, _ARROW_ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ARROW_ROWS_MAX = 200
 _BYTES = ("string", "binary")
 _HEADERS = "array<struct<key:string,value:binary>>"
 _KNOWN = ("key", "value", "headers", "topic", "partition")
@@ -65,6 +69,21 @@ def output_partitions(producer: RunProducer, topics: Iterable[str]) -> dict[str,
             except UnknownTopic as error:
                 raise InvalidOutput(str(error), error.advice) from error
     return counts
+
+
+@contextlib.contextmanager
+def bounded_arrow(spark: Any) -> Iterator[None]:
+    """Before 4.1 Spark limits what it hands to Python at once by rows only, and a row here is a whole batch."""
+    before = value_in_force(spark, _ARROW_ROWS)
+    if before is None or value_in_force(spark, _ARROW_BYTES) is not None:
+        yield
+        return
+    rows = int(before)
+    spark.conf.set(_ARROW_ROWS, str(min(rows, _ARROW_ROWS_MAX) if rows > 0 else _ARROW_ROWS_MAX))
+    try:
+        yield
+    finally:
+        spark.conf.set(_ARROW_ROWS, before)
 
 
 def packed(outputs: Sequence[Output], counts: Mapping[str, int], writers: int, settings: SinkSettings) -> Any:

@@ -82,6 +82,8 @@ class QueryRun:
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
     """That rows have named so far: looked up by the driver once, not by every task."""
+    kept: list[Any] = dataclasses.field(default_factory=list)
+    """Frames that the batch before had materialised."""
 
 
 _runs: dict[tuple[str, str], QueryRun] = {}

@@ -77,8 +77,17 @@ def require_arrow() -> None:
 
 def setting(spark: Any, name: str, default: str = "") -> str:
     """A setting of the application or the session; works under Connect as well."""
-    value = spark.conf.get(name, default)
+    # Spark checks a default of ours against the setting's type, so it is not given one.
+    value = spark.conf.get(name, None)
     return default if value is None else str(value)
+
+
+def value_in_force(spark: Any, name: str) -> str | None:
+    """With Spark's own default where nothing is set; None if this Spark does not know the setting."""
+    try:
+        return str(spark.conf.get(name))
+    except Exception:
+        return None
 
 
 def is_connect(spark: Any) -> bool:

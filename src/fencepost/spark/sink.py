@@ -14,9 +14,10 @@ from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.markers import Step
+from fencepost.spark.materialising import materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
-from fencepost.spark.query_run import query_context, run_of
+from fencepost.spark.query_run import QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkSettings, sink_settings
@@ -100,6 +101,7 @@ class Transaction:
         self._settings = settings
         self._outputs: list[Output] = []
         self._attempts: Attempts | None = None
+        self._run: QueryRun | None = None
         self.replayed = False
         """The batch was committed before: what is given to `write` is not written again."""
         self.committed: Committed | None = None
@@ -130,13 +132,19 @@ class Transaction:
             client_id=client_id(context.application_id, settings.name, str(batch_id)),
             offsets=lambda outputs: _offsets(checkpoint, batch_id, outputs),
         )
-        self._attempts = Attempts(spark, run, settings, batch)
+        self._attempts, self._run = Attempts(spark, run, settings, batch), run
+        while run.kept:
+            release(run.kept.pop())
         self.replayed = self._attempts.enter() is Step.SKIP
         return self
 
     def once(self, df: Any) -> Any:
         """The same rows for everything made of them: a random or timed column is computed once and kept."""
-        return df.localCheckpoint(eager=True)
+        kept = materialised(df)
+        if self._run is not None:
+            # Until the next batch: foreachBatch may go on with them after the block.
+            self._run.kept.append(kept)
+        return kept
 
     def write(self, rows: Any, topic: str | None = None) -> None:
         """Add rows to the transaction; they are written when the block ends."""
