@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.cli.demo_audit import Audit, audit
-from fencepost.cli.demo_processes import COMMAND, BrokerProcess, DriverProcess, require_ps
+from fencepost.cli.demo_processes import COMMAND, BrokerProcess, DriverProcess, require_process_list
 from fencepost.cli.demo_view import CrashView, crash_view, show_comparison, show_outcome
 from fencepost.cli.demo_watch import CommittedCounter, Watch
 from fencepost.cli.output import CommandFailed
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def second_act(purchases: int, *, compare: bool, connector_jars: Path | None, as_json: bool) -> dict[str, Any]:
-    require_ps()
+    require_process_list()
     # Whoever ends the demo must not leave its broker and driver behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ours = _perform(Play("exactly once, with Fencepost", _pipeline_command), purchases, as_json=as_json)

@@ -16,6 +16,7 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.02
 LOG_SHOWN_CHARACTERS = 1_000
+PROC = Path("/proc")
 COMMAND = (sys.executable, "-m", "fencepost.cli.main")
 _LISTENING = re.compile(rb"listening on ([0-9.]+:\d+)\n")
 
@@ -121,11 +122,7 @@ class DriverProcess:
         """Spark's Python workers are forks of a daemon, which is a child of the JVM."""
         if self._process is None:
             return []
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
-        processes = {}
-        for line in listed.splitlines():
-            pid, parent, command = line.split(None, 2) if len(line.split(None, 2)) == 3 else ("0", "0", "")
-            processes[int(pid)] = (int(parent), command)
+        processes = _processes()
         own = {self._process.pid}
         for _ in range(4):  # driver, JVM (perhaps through a shell), daemon, workers
             own |= {pid for pid, (parent, _) in processes.items() if parent in own}
@@ -133,6 +130,23 @@ class DriverProcess:
         return [pid for pid in daemons if processes[pid][0] in daemons]
 
 
-def require_ps() -> None:
-    if shutil.which("ps") is None:
+def _processes() -> dict[int, tuple[int, str]]:
+    """Parent and command of every process."""
+    if not PROC.joinpath("self/stat").exists():
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
+        rows = [line.split(None, 2) for line in listed.splitlines()]
+        return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
+    found = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                found[int(entry.name)] = (int(parent), (entry / "cmdline").read_bytes().decode(errors="replace"))
+            except OSError:
+                continue  # it has just ended
+    return found
+
+
+def require_process_list() -> None:
+    if not PROC.joinpath("self/stat").exists() and shutil.which("ps") is None:
         raise CommandFailed("the demo finds Spark's workers with `ps`, which is not there", "install procps")
