@@ -20,6 +20,7 @@ from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
 
+pytestmark = pytest.mark.timeout(600)  # a machine under load
 _serial = itertools.count()
 ROWS = 300
 
