@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once chaos crash-points fuzz simulate mutants bench lint format dist clean
+.PHONY: setup peers demo test test-fast exactly-once chaos chaos-spark crash-points fuzz simulate mutants bench lint format dist clean
 
 setup: $(STAMP)
 
@@ -40,6 +40,10 @@ exactly-once: peers
 # Real clients under kills, stops, cut connections, lost and late calls and full disks, judged by their histories. Minutes.
 chaos: peers
 	$(BIN)/python -m tests.chaos
+
+# The example pipelines on a local cluster of Spark, both brokers and protocols, 32 kills in all; prints a table. Half an hour.
+chaos-spark: peers
+	$(BIN)/python -m tests.spark.chaos
 
 # 500 worlds of 60 simulated seconds with every fault; prints a summary. About ten minutes on two cores.
 SEED ?= 0
