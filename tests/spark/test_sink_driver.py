@@ -37,6 +37,7 @@ from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.spark.sink_scene import read  # noqa: E402
 
+pytestmark = pytest.mark.timeout(400)
 _serial = itertools.count()
 EXHAUSTED = 32_766
 PROTOCOLS = pytest.mark.parametrize("protocol", list(TransactionProtocol), ids=lambda protocol: protocol.name)

@@ -212,7 +212,10 @@ class Attempts:
 
     def _give_up(self, error: Exception, attempt: int, seconds: float) -> None:
         """Abort what failed. Returns if another attempt makes sense, else raises what the user is to know."""
-        self.abort()
+        try:
+            self._run.producer.abort()
+        except ProducerFenced as fenced:
+            raise self._fenced(fenced, seconds) from error
         timed_out = seconds * 1000 >= self._run.producer.timeout_ms
         if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
             raise self._timed_out() from error
@@ -232,9 +235,9 @@ class Attempts:
     def _timed_out(self) -> TransactionTimedOut:
         return TransactionTimedOut(
             f"writing batch {self._batch.batch_id} took longer than the transaction timeout of "
-            f"{self._run.producer.timeout_ms} ms, and the broker aborted it",
+            f"{self._run.producer.timeout_ms} ms, and the broker has ended its transaction",
             "read less per batch (maxOffsetsPerTrigger), or raise transaction_timeout_ms, and the broker's "
-            "transaction.max.timeout.ms if that is the limit",
+            "transaction.max.timeout.ms if that is the limit; see also that no other query runs under this name",
         )
 
     def _fenced(self, error: Exception, seconds: float = 0.0) -> FencepostSparkError:
