@@ -12,7 +12,7 @@ from fencepost.history import HistoryRecorder, RecordedOperation
 from fencepost.history.operations import READ_COMMITTED
 
 CALL_SECONDS = 15.0
-OFFSETS_SECONDS = 4.0
+OFFSETS_SECONDS = 2.0
 READ_SECONDS = 60.0
 HUNG = 75
 """How a process ends that its client library holds for longer than it was told to."""
@@ -187,10 +187,20 @@ class RecordedReader:
         return sum(map(len, records.values()))
 
     def read_everything(self) -> int:
-        """A final read: everything up to where each partition ends."""
-        names = [name_of(topic, partition) for topic, partition in self._partitions]
-        operation = self._recorder.final_read(self._process, names, self._isolation)
-        left, count = set(names), 0
+        """A final read: everything up to where each partition ends. No transaction may be open."""
+        operation = self._recorder.final_read(self._process, self._names, self._isolation)
+        return self._read_to_the_end(operation)
+
+    def poll_to_the_end(self) -> int:
+        """Everything up to where each partition ends for now."""
+        return self._read_to_the_end(self._recorder.poll(self._process, self._isolation))
+
+    @property
+    def _names(self) -> list[str]:
+        return [name_of(topic, partition) for topic, partition in self._partitions]
+
+    def _read_to_the_end(self, operation: RecordedOperation) -> int:
+        left, count = set(self._names), 0
         for _ in range(int(READ_SECONDS / 0.1)):
             if not left:
                 break
