@@ -8,7 +8,8 @@ from fencepost.history.findings import Finding
 from fencepost.history.operations import NEVER, Operation, Outcome
 
 FINDINGS_MAX = 50
-WIDTH = 1100
+WIDTH_MIN = 900
+CHARACTER_WIDTH = 7.3
 LEFT = 150
 RIGHT = 60
 LANE_HEIGHT = 34
@@ -23,34 +24,42 @@ STYLE = (
 
 
 def draw_svg(findings: Iterable[Finding]) -> str:
+    shown = list(findings)[:FINDINGS_MAX]
+    width = max([WIDTH_MIN, *map(_width, shown)])
     body: list[str] = []
     top = 20
-    for finding in list(findings)[:FINDINGS_MAX]:
-        body += _finding(finding, top)
+    for finding in shown:
+        body += _finding(finding, top, width)
         top += _height(finding) + GAP
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" viewBox="0 0 {WIDTH} {top}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" viewBox="0 0 {width} {top}">'
         f"<style>{STYLE}</style>"
-        f'<rect width="{WIDTH}" height="{top}" fill="#ffffff"/>' + "".join(body) + "</svg>\n"
+        f'<rect width="{width}" height="{top}" fill="#ffffff"/>' + "".join(body) + "</svg>\n"
     )
+
+
+def _width(finding: Finding) -> int:
+    """Room for the longest line."""
+    lines = [finding.message, *(describe(each, finding) for each in finding.operations)]
+    return int(max(map(len, lines)) * CHARACTER_WIDTH) + 80
 
 
 def _height(finding: Finding) -> int:
     return 2 * LINE_HEIGHT + len(lanes(finding)) * LANE_HEIGHT + 10 + len(finding.operations) * LINE_HEIGHT
 
 
-def _finding(finding: Finding, top: int) -> Iterator[str]:
+def _finding(finding: Finding, top: int, width: int) -> Iterator[str]:
     yield _text(20, top + 14, finding.anomaly, "title")
     yield _text(20, top + 14 + LINE_HEIGHT, finding.message)
     shown = places(finding)
-    step = (WIDTH - LEFT - RIGHT) / max(len(shown), 1)
+    step = (width - LEFT - RIGHT) / max(len(shown), 1)
     columns = {place: LEFT + index * step for index, place in enumerate(shown)}
     y = top + 2 * LINE_HEIGHT + LANE_HEIGHT / 2
     for process, operations in lanes(finding).items():
         yield _text(20, y + 4, process)
-        yield f'<line class="lane" x1="{LEFT}" y1="{y}" x2="{WIDTH - 20}" y2="{y}"/>'
+        yield f'<line class="lane" x1="{LEFT}" y1="{y}" x2="{width - 20}" y2="{y}"/>'
         for letter, operation in operations:
-            yield from _operation(operation, letter, columns, y)
+            yield from _operation(operation, letter, columns, y, width)
         y += LANE_HEIGHT
     y += 10 - LANE_HEIGHT / 2 + 8
     for letter, operation in zip(letters(finding), finding.operations, strict=True):
@@ -58,11 +67,11 @@ def _finding(finding: Finding, top: int) -> Iterator[str]:
         y += LINE_HEIGHT
 
 
-def _operation(operation: Operation, letter: str, columns: dict[int, float], y: float) -> Iterator[str]:
+def _operation(operation: Operation, letter: str, columns: dict[int, float], y: float, width: int) -> Iterator[str]:
     colour = COLOURS[operation.outcome]
     is_open = operation.completed == NEVER
     start = columns[operation.invoked]
-    end = WIDTH - 24 if is_open else columns[operation.completed]
+    end = width - 24 if is_open else columns[operation.completed]
     dashes = ' stroke-dasharray="5 4"' if operation.outcome is Outcome.INFO else ""
     yield (
         f'<rect x="{start:.0f}" y="{y - 10}" width="{max(end - start, 22):.0f}" height="20" rx="5" fill="{colour}" '
