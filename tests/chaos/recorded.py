@@ -53,6 +53,7 @@ class RecordedProducer:
                 **settings,
             }
         )
+        self._operation: RecordedOperation | None = None
         operation = recorder.init(process, transactional_id)
         try:
             self._retried(lambda: self._producer.init_transactions(CALL_SECONDS))
@@ -74,8 +75,18 @@ class RecordedProducer:
     def begin(self) -> RecordedOperation:
         self._failed.clear()
         self._producer.begin_transaction()
-        self.operation = self._recorder.transaction(self._process, self._transactional_id)
-        return self.operation
+        self._operation = self._recorder.transaction(self._process, self._transactional_id)
+        return self._operation
+
+    @property
+    def operation(self) -> RecordedOperation:
+        assert self._operation is not None
+        return self._operation
+
+    def abandon(self, error: object) -> None:
+        """Whatever is open was never asked to commit, and never will be."""
+        if self._operation is not None and not self._operation.is_complete:
+            self._operation.fail(error)
 
     def send(self, topic: str, partition: int, value: str) -> None:
         operation = self.operation

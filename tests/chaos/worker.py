@@ -128,8 +128,7 @@ class Worker:
         except KafkaException as error:
             if producer is None:
                 raise
-            # Before the end was asked for.
-            producer.operation.fail(error)
+            producer.abandon(error)
         finally:
             if producer is not None:
                 producer.close()

@@ -96,6 +96,10 @@ class RecordedOperation:
         given = {name: value for name, value in fields.items() if value is not None}
         self._tell("invoke", op=kind.value, **given, **({"do": do} if do else {}))
 
+    @property
+    def is_complete(self) -> bool:
+        return self._is_complete
+
     def _tell(self, kind: str, **fields: Any) -> None:
         self._recorder.tell(self._process, kind, fields)
 
