@@ -8,7 +8,7 @@ from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.coordinators.runtime import ShardState
-from fencepost.coordinators.transactions.transaction_states import AT_REST
+from fencepost.coordinators.transactions.transaction_states import AT_REST, TransactionState
 from fencepost.log import checking
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.partition_log import PartitionLog
@@ -34,6 +34,8 @@ class Invariants:
         self._high: list[int] = []
         self.readable: dict[TopicPartition, int] = {}
         """The highest high watermark each partition has ever had."""
+        self._open_before: set[tuple[str, int, int]] = set()
+        """Transactions that were open at the last rescan of this broker."""
 
     # Restarts
 
@@ -54,6 +56,7 @@ class Invariants:
             key = (partition.topic, partition.index)
             self.readable[key] = max(self.readable.get(key, 0), high)
         self._node = None
+        self._open_before.clear()
         self._watched, self._stable, self._high = [], [], []
 
     def _watch(self) -> None:
@@ -110,6 +113,22 @@ class Invariants:
         for partition in node.all_partitions():
             if partition.failure is None and partition.log.failure is None:
                 check_log(partition.log)
+        if node.storage_failure is None:
+            self._check_ages(node)
+
+    def _check_ages(self, node: Node) -> None:
+        """Between two rescans lie several time-outs: what was open at both has outlived its own."""
+        still_open = {
+            (name, metadata.record.producer_epoch, metadata.record.start_timestamp_ms)
+            for shard in node.transactions.coordinator.runtime.active_machines()
+            for name, metadata in shard.transactions.items()
+            if metadata.record.state is TransactionState.ONGOING
+        }
+        if still_open & self._open_before:
+            raise InvariantBroken(
+                "no open transaction older than its time-out and grace", str(sorted(still_open & self._open_before))
+            )
+        self._open_before = still_open
 
     def check_rest(self) -> None:
         """Long after the last fault and the last client: every transaction is over."""
@@ -146,6 +165,7 @@ def check_log(log: PartitionLog) -> None:
     producers = ProducerStateManager(log.topic_partition, log.producers.producer_id_expiration_ms)
     is_compacted = log.config.is_compacted
     aborted: list[AbortedTransaction] = []
+    ended: set[tuple[int, int]] = set()
     next_offset = log.segments[0].base_offset
     for segment in log.segments:
         position = 0
@@ -157,7 +177,14 @@ def check_log(log: PartitionLog) -> None:
                 raise InvariantBroken("offsets have no holes", f"{log!r}: {header.base_offset} after {next_offset}")
             next_offset = header.next_offset
             position = found.position + header.size_bytes
+            entry = producers.last_entry(header.producer_id)
+            epoch = None if entry is None else entry.producer_epoch
             completed = producers.replay_batch(found.block, found.start, header)
+            if completed is not None and epoch is not None and header.producer_epoch > epoch:
+                # The epoch was raised for this marker, so it is of this transaction alone.
+                if (header.producer_id, header.producer_epoch) in ended:
+                    raise InvariantBroken("one effective marker per transaction and partition", f"{log!r}: {header}")
+                ended.add((header.producer_id, header.producer_epoch))
             if completed is not None and completed.is_aborted:
                 aborted.append(AbortedTransaction(completed.producer_id, *completed[1:3], completed.last_stable_offset))
         if position != segment.size:
