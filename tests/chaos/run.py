@@ -90,7 +90,7 @@ class Chaos:
         return check(read_files(sorted(self.directory.glob("*.jsonl"))))
 
     def _make_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers, "log_level": 0})
         topics = [NewTopic(INPUT, 1, 1), NewTopic(OUTPUT, OUTPUT_PARTITIONS, 1)]
         for future in admin.create_topics(topics).values():
             future.result(20)

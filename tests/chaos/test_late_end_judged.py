@@ -43,7 +43,7 @@ def history_of_a_late_end(broker: BrokerProcess, commit: bool) -> Report:
     events: list[dict[str, Any]] = []
     recorder = HistoryRecorder(events.append, time.monotonic)
     topic = unique("late-end")
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
     with FaultProxy(broker.address) as proxy:
         producer = RecordedProducer(recorder, "producer", proxy.bootstrap_servers, topic, **PATIENCE)
