@@ -206,10 +206,19 @@ class Chaos:
         self._proxy.clear()
 
     def _hold_end(self) -> None:
-        """An EndTxn comes when its client has long gone on (KAFKA-17754)."""
-        held = self._proxy.hold("EndTxn")
+        """An EndTxn comes when its client has asked again elsewhere and is in its next transaction (KAFKA-17754)."""
+        held = self._proxy.hold("EndTxn", hang_up=True)
         self._wait_for(held.caught.is_set, "no EndTxn came to be held")
-        self._wait_for_work(20)
+        assert held.frame is not None
+        transactional_id = held.frame.message["TransactionalId"]
+        asked_again = self._proxy.on("EndTxn", lambda: None, transactional_id=transactional_id)
+        self._wait_for(asked_again.caught.is_set, "nobody asked again for the end of a transaction")
+
+        def let_go() -> None:
+            held.release().done.wait(PROGRESS_SECONDS)
+
+        goes_on = self._proxy.on("Produce", let_go, transactional_id=transactional_id, nth=self._random.choice((1, 2)))
+        self._wait_for(goes_on.caught.is_set, "the client does not go on")
         self._proxy.clear()
 
     def _fill_disk(self) -> None:

@@ -93,9 +93,14 @@ class Worker:
 
             return delivered
 
-        for number, value in enumerate(values):
-            producer.produce(INPUT, value, partition=0, on_delivery=told(number))
-        if producer.flush(2 * CALL_SECONDS) or failed:
+        try:
+            for number, value in enumerate(values):
+                producer.produce(INPUT, value, partition=0, on_delivery=told(number))
+            left = producer.flush(2 * CALL_SECONDS)
+        except KafkaException as error:
+            operation.info(error)
+            return False
+        if left or failed:
             # What was given up may still arrive.
             operation.info(failed[:1] or "no answer")
             return False
