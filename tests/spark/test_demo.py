@@ -14,7 +14,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="the demo needs P
 
 from tests.peers.build import require_java  # noqa: E402
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 
 def test_the_shop_survives_kills_of_workers_broker_and_driver() -> None:

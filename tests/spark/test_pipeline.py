@@ -26,7 +26,7 @@ from fencepost.spark.registry import SchemaRegistry  # noqa: E402
 from tests.spark.fake_registry import FakeRegistry  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from fencepost.examples.shop import purchase  # noqa: E402
 from tests.peers.build import require_java  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencepost.cli.output import CommandFailed
 
-READ_TIMEOUT_SECONDS = 60.0
+READ_TIMEOUT_SECONDS = 180.0
 TOPICS = ("purchases", "invoices", "shipments", "purchases.dlq")
 
 

@@ -23,7 +23,7 @@ KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
 POLL_SECONDS = 0.005
 SEARCH_SECONDS = 0.1  # looking for processes costs more than looking at files
-STALL_SECONDS = 300.0
+STALL_SECONDS = 600.0
 RESTARTS_MAX = 10
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop.py"
 

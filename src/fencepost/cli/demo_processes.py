@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fencepost.cli.output import CommandFailed
 
-START_TIMEOUT_SECONDS = 60.0
+START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.02
 LOG_SHOWN_CHARACTERS = 1_000
