@@ -17,7 +17,7 @@ require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
 from confluent_kafka import Consumer  # noqa: E402
-from pyspark.errors import StreamingQueryException  # noqa: E402
+from pyspark.errors import PySparkException, StreamingQueryException  # noqa: E402
 
 from fencepost.client import Admin, Client, IsolationLevel, Reset, TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once, transaction, write_exactly_once  # noqa: E402
@@ -64,7 +64,7 @@ def purchases_of(scene: Scene, count: int = 100) -> str:
 
 
 def python_workers() -> list[int]:
-    """The processes in which this session's tasks run: children of the daemon that Spark's JVM has started."""
+    """The processes in which this session's tasks run: children of the daemon that Spark's JVM has started for them."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -81,7 +81,7 @@ def python_workers() -> list[int]:
                 return True
         return False
 
-    daemons = {one for one, (_, command) in parents.items() if b"pyspark.daemon" in command and is_ours(one)}
+    daemons = {one for one, (_, command) in parents.items() if b"pyspark.worker" in command and is_ours(one)}
     return [one for one, (parent, _) in parents.items() if parent in daemons]
 
 
@@ -259,6 +259,26 @@ def test_a_query_without_a_checkpoint_is_refused(scene: Scene) -> None:
     assert scene.committed(invoices) == []
 
 
+@pytest.mark.parametrize("is_forced", [False, True], ids=["as Spark checks it", "with Spark's check off"])
+def test_asynchronous_progress_is_refused(scene: Scene, is_forced: bool) -> None:
+    purchases, invoices = purchases_of(scene), scene.create("invoices")
+    sink = exactly_once(scene.name, scene.servers, topic=invoices)
+    writer = scene.stream(purchases).select("key", "value").writeStream.foreachBatch(sink)
+    writer = writer.option("asyncProgressTrackingEnabled", "true").option("checkpointLocation", str(scene.checkpoint))
+    writer = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", str(is_forced).lower())
+
+    def run() -> None:
+        query = writer.start()
+        try:
+            query.awaitTermination(300)
+        finally:
+            query.stop()
+
+    with pytest.raises(PySparkException, match=r"(?i)async"):
+        run()
+    assert scene.committed(invoices) == []
+
+
 def test_another_checkpoint_is_refused_until_it_is_adopted(scene: Scene, tmp_path: Path) -> None:
     purchases, invoices = purchases_of(scene), scene.create("invoices")
     rows = scene.stream(purchases).select("key", "value")
@@ -278,13 +298,13 @@ def test_another_checkpoint_is_refused_until_it_is_adopted(scene: Scene, tmp_pat
 
 def test_rows_that_cannot_be_written_are_told_before_anything_moves(spark: Any, scene: Scene) -> None:
     purchases, invoices = purchases_of(scene), scene.create("invoices")
-    rows = scene.stream(purchases)
-    with pytest.raises(StreamingQueryException, match="would not be written"):
+    rows = scene.stream(purchases).selectExpr("key", "value", "array() as header")
+    with pytest.raises(StreamingQueryException, match="header would not be written"):
         scene.run(rows, exactly_once(scene.name, scene.servers, topic=invoices))
     frame = spark.createDataFrame([(1,)], "value int")
     with pytest.raises(InvalidOutput, match="Cast `value`"):
         write_exactly_once(frame, scene.name, scene.servers, run_id="today", topic=invoices)
-    frame = spark.createDataFrame([("1",)], "value string")
+    frame = spark.createDataFrame([("1", 1)], "value string, offset long")
     with pytest.raises(InvalidOutput, match="does not exist"):
         write_exactly_once(frame, scene.name, scene.servers, run_id="today", topic="nowhere")
 

@@ -22,6 +22,8 @@ _ARROW_ROWS_MAX = 200
 _BYTES = ("string", "binary")
 _HEADERS = "array<struct<key:string,value:binary>>"
 _KNOWN = ("key", "value", "headers", "topic", "partition")
+_OF_A_SOURCE = ("offset", "timestamp", "timestamptype")
+"""Columns of a Kafka source: a job that passes records on carries them, and Spark's sink leaves them out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,7 @@ def checked_output(rows: Any, topic: str | None) -> Output:
             f"the rows have no column `value`, only {', '.join(kinds) or 'none'}",
             "select the columns of Spark's Kafka sink: value, and if wanted key, headers, topic, partition",
         )
+    kinds = {name: kind for name, kind in kinds.items() if name not in _OF_A_SOURCE}
     unknown = [name for name in kinds if name not in _KNOWN]
     if unknown:
         raise InvalidOutput(
