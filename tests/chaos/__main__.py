@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from fencepost.history.explaining import explain
@@ -31,27 +32,31 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=25, help="in each run")
     parser.add_argument("--work", type=int, default=150, help="operations between two faults")
+    parser.add_argument("--only", metavar="FAULT,...", help=f"some of {', '.join(FAULTS)}")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the broker")
     options = parser.parse_args()
+    kinds = tuple(options.only.split(",")) if options.only else FAULTS
+    settings = dict(each.split("=", 1) for each in options.set)
     print(f"{'SEED':>4} {'SECONDS':>7} {'OK':>7} {'COMMITTED':>9} {'ABORTED':>7} {'UNKNOWN':>7}  FAULTS", flush=True)
     total: Counter[str] = Counter()
     for seed in range(options.first_seed, options.first_seed + options.seeds):
-        total += run(seed, options.faults, options.work)
+        total += run(seed, options.faults, options.work, kinds, settings)
     print("anomalies: " + (", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "none"))
     return 1 if total else 0
 
 
-def run(seed: int, faults: int, work: int) -> Counter[str]:
+def run(seed: int, faults: int, work: int, wanted: Sequence[str], settings: dict[str, str]) -> Counter[str]:
     dice = random.Random(seed)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-chaos-")))
-        broker_directory, kinds, value_bytes = None, list(FAULTS), 0
-        if os.geteuid() == 0 and seed % 2 == 0:
+        broker_directory, kinds, value_bytes = None, list(wanted), 0
+        if os.geteuid() == 0 and seed % 2 == 0 and wanted == FAULTS:
             small = stack.enter_context(small_file_system(directory / "small"))
             broker_directory, value_bytes = small / "broker", 200
             kinds.append("fill_disk")
         plan = [dice.choice(kinds) for _ in range(faults)]
-        chaos = Chaos(directory, seed, value_bytes, broker_directory)
+        chaos = Chaos(directory, seed, value_bytes, broker_directory, settings)
         report = chaos.run(plan, work)
     done = report.operations
     ok = sum(count for (_, outcome), count in done.items() if outcome == "ok")

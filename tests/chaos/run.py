@@ -55,6 +55,7 @@ class Chaos:
     seed: int
     value_bytes: int = 0
     broker_directory: Path | None = None
+    settings: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     """Faults given, by kind."""
     hung: int = 0
@@ -69,7 +70,9 @@ class Chaos:
     def run(self, faults: Sequence[str], work_between: int) -> Report:
         """`work_between`: operations that succeed before the next fault comes."""
         self._random = random.Random(self.seed)
-        with FencepostProcess(SETTINGS, self.broker_directory or self.directory / "broker") as self._broker:
+        with FencepostProcess(
+            {**SETTINGS, **self.settings}, self.broker_directory or self.directory / "broker"
+        ) as self._broker:
             self._make_topics()
             with FaultProxy(self._broker.address) as self._proxy:
                 try:
