@@ -5,11 +5,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from tests.peers.build import BUILD, missing, require_java, set_up
 
+T = TypeVar("T")
+STARTS_MAX = 5
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -65,6 +67,18 @@ def spark_session(master: str = "local[2]", *, with_connector: bool = False, **s
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def run_again_if_spark_was_too_slow(run: Callable[[], T]) -> T:
+    """Spark gives the Python process of a streaming source ten seconds to start, whatever is configured, and a machine
+    under load may need more. Nothing was read or written then."""
+    for _ in range(STARTS_MAX - 1):
+        try:
+            return run()
+        except Exception as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+    return run()
 
 
 def _close_gateway(context: Any) -> None:

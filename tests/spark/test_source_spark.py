@@ -18,7 +18,7 @@ from fencepost.client import Admin, Client, NewTopic, Producer  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a machine under load
 _serial = itertools.count()
@@ -152,12 +152,15 @@ class Collected:
     def run(self, rows: Any, checkpoint: Path) -> Any:
         """Everything that is there now; returns the ended query."""
         writer = rows.writeStream.foreachBatch(self).option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        return query
+        return run_again_if_spark_was_too_slow(lambda: _finished(writer.trigger(availableNow=True).start()))
+
+
+def _finished(query: Any) -> Any:
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return query
 
 
 def test_a_query_goes_on_where_its_checkpoint_ends(
