@@ -50,13 +50,13 @@ def run(seed: int, faults: int, work: int, wanted: Sequence[str], settings: dict
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-chaos-")))
-        broker_directory, kinds, value_bytes = None, list(wanted), 0
+        broker_directory, kinds = None, list(wanted)
         if os.geteuid() == 0 and seed % 2 == 0 and wanted == FAULTS:
             small = stack.enter_context(small_file_system(directory / "small"))
-            broker_directory, value_bytes = small / "broker", 200
+            broker_directory = small / "broker"
             kinds.append("fill_disk")
         plan = [dice.choice(kinds) for _ in range(faults)]
-        chaos = Chaos(directory, seed, value_bytes, broker_directory, settings)
+        chaos = Chaos(directory, seed, broker_directory, settings)
         report = chaos.run(plan, work)
     done = report.operations
     ok = sum(count for (_, outcome), count in done.items() if outcome == "ok")

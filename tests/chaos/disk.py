@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SIZE_BYTES = 48 << 20
+SIZE_BYTES = 128 << 20
+"""More than a run writes by itself."""
 
 
 @contextlib.contextmanager

@@ -53,7 +53,6 @@ class Stalled(AssertionError):
 class Chaos:
     directory: Path
     seed: int
-    value_bytes: int = 0
     broker_directory: Path | None = None
     settings: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -107,7 +106,6 @@ class Chaos:
             bootstrap=self._proxy.bootstrap_servers,
             history=str(self._history(process)),
             seed=self._random.randrange(2**31),
-            value_bytes=self.value_bytes if role in ("sender", "transactor") else 0,
         )
         command = [sys.executable, "-m", "tests.chaos.worker", plan.as_json()]
         self._workers[role] = JsonLinesProcess(process, command, {"PYTHONPATH": str(REPOSITORY)})
@@ -230,14 +228,14 @@ class Chaos:
         ballast = self.broker_directory.parent / "ballast"
         filler = script(self._broker, "filler")
         topic = filler.peer.topic(f"filler-{self.counts['fill_disk']}")
-        with open(ballast, "wb") as file:
-            try:
-                while True:
-                    file.write(bytes(1 << 12))
-                    file.flush()
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
+        with open(ballast, "wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12):
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
         self._wait_for(lambda: produce_code(filler, topic) == STORAGE_ERROR, "the disk is full, but nothing is refused")
         time.sleep(FULL_SECONDS)
         ballast.unlink()

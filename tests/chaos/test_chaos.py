@@ -26,5 +26,5 @@ def test_kills_pauses_and_a_bad_network_leave_no_anomaly(tmp_path: Path) -> None
 
 def test_a_full_disk_leaves_no_anomaly(tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small") as directory:
-        chaos = Chaos(tmp_path, seed=2, value_bytes=500, broker_directory=directory / "broker")
+        chaos = Chaos(tmp_path, seed=2, broker_directory=directory / "broker")
         assert_sound(chaos.run(("fill_disk", "kill_broker"), work_between=60))

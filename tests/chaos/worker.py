@@ -31,8 +31,6 @@ class Plan:
     bootstrap: str
     history: str
     seed: int
-    value_bytes: int = 0
-    """Values are made this long, to fill a disk."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -57,7 +55,7 @@ class Worker:
 
     def value(self) -> str:
         self._count += 1
-        return f"{self.plan.process}:{self._count}:".ljust(self.plan.value_bytes, ".")
+        return f"{self.plan.process}:{self._count}"
 
     def run(self) -> None:
         {"sender": self.send, "transactor": self.transact, "copier": self.copy, "reader": self.read}[self.plan.role]()
