@@ -18,6 +18,7 @@ from tests.durability.test_two_phase_commit import (
     SETTINGS,
     Reader,
     Shop,
+    test_a_full_disk_delays_the_end_of_a_decided_transaction_and_does_not_prevent_it,
     test_a_transaction_counts_as_a_whole_or_not_at_all_whenever_the_power_fails,
 )
 
@@ -59,6 +60,21 @@ def old_epochs_are_refused() -> None:
     assert client.produce(TOPIC, b"new", producer_id=producer_id, producer_epoch=1, base_sequence=0).error_code == 0
     old = client.produce(TOPIC, b"old", producer_id=producer_id, producer_epoch=0, base_sequence=0)
     assert old.error_code == ErrorCode.INVALID_PRODUCER_EPOCH, old
+
+
+def gaps_in_sequences_are_refused() -> None:
+    machine = SimulatedNode(SETTINGS).start()
+    client = Client(machine)
+    client.create_topic(TOPIC)
+    producer = {"producer_id": client.producer_id(), "producer_epoch": 0}
+    assert client.produce(TOPIC, b"first", base_sequence=0, **producer).error_code == 0
+    gap = client.produce(TOPIC, b"third", base_sequence=2, **producer)
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, gap
+
+
+def full_disks_only_delay_the_end() -> None:
+    """The Complete record meets a disk without room."""
+    test_a_full_disk_delays_the_end_of_a_decided_transaction_and_does_not_prevent_it(2, 3)
 
 
 def overtaken_verifications_open_nothing() -> None:

@@ -22,6 +22,8 @@ DIE_EARLY = [
 ]
 QUICK_CHECKS = [
     directed.old_epochs_are_refused,
+    directed.gaps_in_sequences_are_refused,
+    directed.full_disks_only_delay_the_end,
     directed.overtaken_verifications_open_nothing,
     directed.open_transactions_outlive_a_restart,
     directed.late_ends_do_nothing,

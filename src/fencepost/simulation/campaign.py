@@ -84,14 +84,17 @@ def run_seeds(
     processes: int,
     tell: Callable[[Result, Summary], None] = lambda result, summary: None,
 ) -> Summary:
-    """Every seed; `tell` is called after each, in the order in which they end."""
+    """Every seed, or those that ended before Ctrl-C; `tell` is called after each, in the order in which they end."""
     summary = Summary(seconds, kinds)
     begun = time.perf_counter()
     jobs = [(seed, seconds, kinds) for seed in seeds]
-    for result in _results(jobs, min(processes, len(jobs))):
-        summary.add(result)
-        summary.wall_seconds = time.perf_counter() - begun
-        tell(result, summary)
+    try:
+        for result in _results(jobs, min(processes, len(jobs))):
+            summary.add(result)
+            summary.wall_seconds = time.perf_counter() - begun
+            tell(result, summary)
+    except KeyboardInterrupt:
+        pass  # what was done so far is worth its figures
     return summary
 
 
