@@ -58,7 +58,7 @@ class Chaos:
     counts: Counter[str] = field(default_factory=Counter)
     """Faults given, by kind."""
     hung: int = 0
-    """Clients that hung by their own fault and were started again."""
+    """Clients that their library held for longer than it was told to, and that were started again."""
     _random: random.Random = field(init=False)
     _broker: BrokerProcess = field(init=False)
     _proxy: FaultProxy = field(init=False)
