@@ -1,6 +1,7 @@
 """A Spark session for tests: small, local, with the connector's jars if wanted, and gone without a trace afterwards."""
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -27,12 +28,18 @@ SETTINGS = {
 }
 
 
+def has_source() -> bool:
+    """Whether this PySpark is new enough for `format("fencepost")`; the sink works on older ones, too."""
+    return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+
+
 def connector_jars() -> list[str]:
     """Spark's own Kafka connector."""
     set_up()
-    jars = sorted(str(jar) for jar in (BUILD / "spark-jars").glob("*.jar"))
+    directory = BUILD / ("spark-jars" if has_source() else "spark35-jars")
+    jars = sorted(str(jar) for jar in directory.glob("*.jar"))
     if not any("spark-sql-kafka" in jar for jar in jars):
-        missing("Spark's Kafka connector is not in peers/.build/spark-jars (run peers/setup)")
+        missing(f"Spark's Kafka connector is not in peers/.build/{directory.name} (run peers/setup)")
     return jars
 
 
@@ -49,7 +56,7 @@ def spark_session(master: str = "local[2]", *, with_connector: bool = False, **s
     builder = SparkSession.builder.master(master).appName("fencepost tests")
     conf = {**SETTINGS, "spark.local.dir": directory, "spark.sql.warehouse.dir": f"{directory}/warehouse"}
     conf |= {name.replace("__", "."): value for name, value in settings.items()}
-    if with_connector:
+    if with_connector or not has_source():
         conf["spark.jars"] = ",".join(connector_jars())
     for name, value in conf.items():
         builder = builder.config(name, value)

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 
 from fencepost.client import Admin, NewTopic, Producer
 from tests.peers.broker_process import BrokerProcess
+from tests.spark.sessions import has_source
 
 _serial = itertools.count()
 
@@ -50,7 +51,9 @@ class Scene:
                 producer.send(topic, b"%d" % number, key=b"key %d" % (number % keys))
 
     def stream(self, topic: str, **options: str) -> Any:
-        reader = self.spark.readStream.format("fencepost").option("kafka.bootstrap.servers", self.servers)
+        reader = self.spark.readStream.format("fencepost" if has_source() else "kafka").option(
+            "kafka.bootstrap.servers", self.servers
+        )
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").options(**options).load()
 
     def run(self, rows: Any, function: Callable[[Any, int], None], checkpoint: Path | None = None) -> Any:

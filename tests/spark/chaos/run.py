@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,14 +87,28 @@ HEADS = (
 
 class ChaosRun:
     def __init__(
-        self, example: Example, broker: BrokerProcess, protocol: str, directory: Path, seed: int, kills: list[str]
+        self,
+        example: Example,
+        broker: BrokerProcess,
+        protocol: str,
+        directory: Path,
+        seed: int,
+        kills: list[str],
+        *,
+        master: str = MASTER,
+        environment: Mapping[str, str] | None = None,
+        machines: Sequence[int] = (),
     ) -> None:
+        """`machines`: processes of a cluster's workers; the victim `machine` is one of them and all that runs on it."""
         self.result = Result(example.name, broker.name, protocol, seed)
         self._example = example
         self._broker = broker
         self._directory = directory
         self._random = random.Random(seed)
         self._kills = kills
+        self._master = master
+        self._environment = {**os.environ, **(environment or {})}
+        self._machines = list(machines)
         self._drivers: list[subprocess.Popen[bytes]] = []
         self._done = threading.Event()
 
@@ -140,7 +154,7 @@ class ChaosRun:
         settings = {**SPARK_SETTINGS, "spark.local.dir": str(local)}
         command = [
             FENCEPOST, "run", str(self._example.file), "--bootstrap-server", self._broker.bootstrap_servers,
-            "--checkpoint", str(self._directory / "checkpoint"), "--master", MASTER,
+            "--checkpoint", str(self._directory / "checkpoint"), "--master", self._master,
             "--rows-per-batch", str(ROWS_PER_BATCH), "--json",
             *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
         ]  # fmt: skip
@@ -153,6 +167,7 @@ class ChaosRun:
                     stderr=subprocess.STDOUT,
                     cwd=self._directory,
                     start_new_session=True,
+                    env=self._environment,
                 )
             )
 
@@ -181,6 +196,8 @@ class ChaosRun:
             signal_all(self._driver.pid, signal.SIGKILL)
             self._driver.wait()
             self._start_driver()
+        elif victim == "machine":
+            signal_all(self._machines.pop(), signal.SIGKILL)
         elif victim == "sleeper":
             self._replace_a_sleeping_driver()
         else:
@@ -349,11 +366,17 @@ def _output(message: Any) -> Output:
 
 
 def chaos(
-    example: Example, broker: BrokerProcess, protocol: str, directory: Path, seed: int, kills: list[str]
+    example: Example,
+    broker: BrokerProcess,
+    protocol: str,
+    directory: Path,
+    seed: int,
+    kills: list[str],
+    **surroundings: Any,
 ) -> Result:
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        return ChaosRun(example, broker, protocol, directory, seed, kills).run()
+        return ChaosRun(example, broker, protocol, directory, seed, kills, **surroundings).run()
     finally:
         # Executors of a local cluster work below Spark's own directory, whatever they are told.
         work = Path(pyspark.__file__).with_name("work")
