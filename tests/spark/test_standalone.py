@@ -1,4 +1,4 @@
-"""The same pipeline file on a real Spark cluster whose executors do not have the package, with a worker killed on the way."""
+"""The same pipeline file on a real Spark cluster whose executors lack the package, with a worker killed on the way."""
 
 from pathlib import Path
 

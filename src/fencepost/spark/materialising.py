@@ -1,8 +1,15 @@
 """Rows computed once and kept, and let go again: Spark would keep their blocks until Java's garbage collector runs."""
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.spark.requirements import is_connect
+
+_log = logging.getLogger("fencepost.spark")
+
+ATTEMPTS_MAX = 3
+_LOST = ("Checkpoint block", "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
 
 
 def materialised(frame: Any) -> Any:
@@ -18,3 +25,15 @@ def release(frame: Any) -> None:
         frame._jdf.logicalPlan().rdd().unpersist(False)
     except Exception:
         pass  # Then the garbage collector does it.
+
+
+def again_if_kept_rows_were_lost(process: Callable[[], None]) -> None:
+    """Kept rows go with the executor that had them. The transaction that needed them was aborted, so the batch may
+    begin anew and compute them again: the random values of before were never seen by anybody."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            return process()
+        except Exception as error:
+            if attempt == ATTEMPTS_MAX or not any(text in str(error) for text in _LOST):
+                raise
+            _log.warning("rows that an executor had kept were lost with it: the batch begins anew")

@@ -135,7 +135,9 @@ class Run:
 def cause(error: BaseException) -> str:
     """The line of a failed query that says why: Spark wraps it in tracebacks, and adds its plans."""
     text = str(error).partition("=== Streaming Query ===")[0]
-    found = re.findall(r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w+): (.+)$", text, re.MULTILINE)
+    found = re.findall(r"^(?:: )?(?:[A-Za-z_]\w*\.)+([A-Z]\w+): (.+)$", text, re.MULTILINE)
     own = [said for kind, said in found if not kind.startswith(("Py4J", "StreamingQuery", "Spark"))]
-    told = own[-1] if own else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    sparks = [said for kind, said in found if kind.startswith("Spark")]
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    told = own[-1] if own else sparks[0] if sparks else first
     return re.sub(r"\s*SQLSTATE: \w+", "", told).strip()

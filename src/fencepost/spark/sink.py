@@ -14,7 +14,7 @@ from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.markers import Step
-from fencepost.spark.materialising import materialised, release
+from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
 from fencepost.spark.query_run import QueryRun, query_context, run_of
@@ -66,6 +66,9 @@ class ExactlyOnce:
     settings: SinkSettings
 
     def __call__(self, df: Any, batch_id: int) -> None:
+        again_if_kept_rows_were_lost(lambda: self._process(df, batch_id))
+
+    def _process(self, df: Any, batch_id: int) -> None:
         with Transaction(df, batch_id, self.settings) as opened:
             if not opened.replayed:
                 opened.write(df, self.settings.topic)

@@ -89,6 +89,11 @@ class Processor:
         self._limits = limits
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
+        from fencepost.spark.materialising import again_if_kept_rows_were_lost
+
+        again_if_kept_rows_were_lost(lambda: self._process(batch, batch_id))
+
+    def _process(self, batch: "DataFrame", batch_id: int) -> None:
         from fencepost.spark.sink import transaction
 
         options, name = self._options, self._pipeline.name
