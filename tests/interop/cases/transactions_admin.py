@@ -67,9 +67,9 @@ def describe_a_decision_that_is_being_carried_out(peer: Peer) -> Any:
         producer.open(free)
         producer.lock_coordinator_out(blocked)
         producer.end(result, wait=False)
-        # The other partition gets its marker.
-        deadline = time.monotonic() + 5
-        while script.end_offset(free, 0, 1) < 2 and time.monotonic() < deadline:
+        # The other partition gets its marker, and a moment later the coordinator knows.
+        deadline = time.monotonic() + 20
+        while free in str(script.describe(producer.name)) and time.monotonic() < deadline:
             time.sleep(0.01)
         answers.append(script.state(producer, topics=[free, blocked]))
     return answers
