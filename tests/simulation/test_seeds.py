@@ -12,7 +12,7 @@ from fencepost.simulation.run import ALL_FAULTS, replay_command, run_seed
 SECONDS = 30
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(36))
 def test_no_client_sees_anything_that_cannot_be(seed: int) -> None:
     result = run_seed(seed, SECONDS)
     assert not result.anomalies, f"{replay_command(seed, SECONDS, ALL_FAULTS)}\n" + "\n".join(result.anomalies[:5])
