@@ -41,7 +41,7 @@ exactly-once: peers
 chaos: peers
 	$(BIN)/python -m tests.chaos
 
-# The example pipelines on a local cluster of Spark, both brokers and protocols, 32 kills in all; prints a table. Half an hour.
+# The example pipelines on a local cluster of Spark, both brokers and protocols, forty kills and sleeping drivers; prints a table.
 chaos-spark: peers
 	$(BIN)/python -m tests.spark.chaos
 

@@ -65,22 +65,29 @@ class Result:
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
     in_transaction: int = 0
-    """Kills that met an open transaction."""
+    """Of kills and sleeping drivers, those before which an open transaction had just been seen."""
     starts: int = 0
     seconds: float = 0.0
     verdict: Verdict = field(default_factory=Verdict)
 
+    @property
+    def kill_count(self) -> int:
+        """A driver that sleeps is not killed."""
+        return sum(self.kills.values()) - self.kills["sleeper"]
+
     def row(self) -> list[str | int]:
         verdict = self.verdict
         return [
-            self.example, self.broker, self.protocol, sum(self.kills.values()), self.in_transaction, verdict.inputs,
+            self.example, self.broker, self.protocol, self.kill_count, self.kills["sleeper"], self.in_transaction,
+            verdict.inputs,
             verdict.outputs, verdict.lost, verdict.duplicated, verdict.torn, verdict.disagreeing, verdict.reordered,
             verdict.invented + verdict.taken_back, f"{self.seconds:.0f} s",
         ]  # fmt: skip
 
 
 HEADS = (
-    "example", "broker", "protocol", "kills", "in a transaction", "inputs", "outputs", "lost", "duplicated", "torn",
+    "example", "broker", "protocol", "kills", "sleeping drivers", "open transaction seen",
+    "inputs", "outputs", "lost", "duplicated", "torn",
     "disagreeing", "reordered", "invented or taken back", "took",
 )  # fmt: skip
 
@@ -110,7 +117,6 @@ class ChaosRun:
         self._environment = {**os.environ, **(environment or {})}
         self._machines = list(machines)
         self._drivers: list[subprocess.Popen[bytes]] = []
-        self._done = threading.Event()
 
     def run(self) -> Result:
         began = time.monotonic()
@@ -183,7 +189,7 @@ class ChaosRun:
         deadline = time.monotonic() + OPEN_TRANSACTION_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline:
-            is_open = self._has_open_transaction()
+            is_open = self._has_open_transaction(deadline)
         if targets is not None:
             self._wait(lambda: bool(pids.extend(targets(self._driver.pid)) or pids), f"there is no {victim}")
         time.sleep(self._random.choice((0.0, 0.02, 0.1)))
@@ -221,10 +227,10 @@ class ChaosRun:
             time.sleep(POLL_SECONDS)
         assert old.poll() is not None, "a driver that was replaced goes on"
 
-    def _has_open_transaction(self) -> bool:
+    def _has_open_transaction(self, deadline: float) -> bool:
         try:
             with Admin(self._broker.bootstrap_servers, request_timeout_ms=2000, retry_timeout_ms=2000) as admin:
-                while not self._done.is_set():
+                while time.monotonic() < deadline:
                     if admin.list_transactions(states=["Ongoing"]):
                         return True
                     time.sleep(POLL_SECONDS)
