@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fencepost.broker.security.principal import ANONYMOUS, Principal
 from fencepost.ports import Buffer, Scheduler
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
@@ -50,12 +51,13 @@ class Connection:
         "_write",
         "close",
         "is_closed",
-        "listener",
+        "listener_name",
         "number",
         "on_closed",
         "on_ready",
         "peer_host",
         "pipelined_requests_max",
+        "principal",
         "software",
     )
 
@@ -63,7 +65,7 @@ class Connection:
         self,
         number: int,
         peer_host: str,
-        listener: str,
+        listener_name: str,
         scheduler: Scheduler,
         write: Callable[[list[Buffer]], None],
         close: Callable[[str], None],
@@ -73,7 +75,8 @@ class Connection:
         self.number = number
         """Accept number: a later connection has a higher one."""
         self.peer_host = peer_host
-        self.listener = listener
+        self.listener_name = listener_name
+        self.principal: Principal = ANONYMOUS
         self.close = close
         self.is_closed = False
         self.on_ready: Callable[[], None] | None = None

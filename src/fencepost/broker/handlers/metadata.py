@@ -42,7 +42,7 @@ CREATED_PER_REQUEST_MAX = 100
 
 
 def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse:
-    host, port = node.advertised(call.connection.listener)
+    host, port = node.advertised(call.connection.listener_name)
     response = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -187,7 +187,7 @@ def describe_cluster(node: "Node", call: Call, request: DescribeClusterRequest) 
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="This is a broker endpoint",
         )
-    host, port = node.advertised(call.connection.listener)
+    host, port = node.advertised(call.connection.listener_name)
     response = DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=node.config.node_id,
@@ -204,7 +204,7 @@ def describe_cluster(node: "Node", call: Call, request: DescribeClusterRequest) 
 
 def find_coordinator(node: "Node", call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= 4 else [request.key]
-    host, port = node.advertised(call.connection.listener)
+    host, port = node.advertised(call.connection.listener_name)
     error, message = ErrorCode.NONE, None
     topic = _COORDINATOR_TOPICS.get(request.key_type)
     if topic is not None:
