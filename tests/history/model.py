@@ -72,7 +72,8 @@ class TinyLog:
 
 
 class Model:
-    def __init__(self, seed: int, steps: int = 250) -> None:
+    def __init__(self, seed: int, steps: int = 250, *, tells_positions: bool = False) -> None:
+        self._tells_positions = tells_positions
         self.random = random.Random(seed)
         self.log = TinyLog()
         self.events: list[dict[str, Any]] = []
@@ -211,5 +212,7 @@ class Model:
                 records[partition] = found
             yield
             operation.polled(records)
+            if self._tells_positions:
+                operation.passed({partition: positions[partition] for partition in records})
             operation.ok()
             yield

@@ -33,6 +33,12 @@ class Story:
         operation.polled(named(partitions))
         operation.ok()
 
+    def passed(self, process: str, isolation: str = READ_COMMITTED, **positions: int) -> None:
+        """The reader is told that nothing more is there for it yet."""
+        operation = self.recorder.poll(process, isolation)
+        operation.passed({{"p": P, "q": Q, "r": R, "i": INPUT}[name]: offset for name, offset in positions.items()})
+        operation.ok()
+
     def final(self, isolation: str = READ_COMMITTED, **partitions: Iterable[tuple[int, str]]) -> None:
         records = named(partitions)
         operation = self.recorder.final_read("final", list(records), isolation)

@@ -22,6 +22,23 @@ def assert_clean(story: Story) -> None:
     assert report.is_clean, [finding.message for finding in report.findings]
 
 
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 2**32))
+def test_readers_that_say_where_they_stand_are_believed(seed: int) -> None:
+    report = check(read_events(Model(seed, tells_positions=True).events))
+    assert report.is_clean, [finding.message for finding in report.findings]
+
+
+def test_a_pair_whose_other_half_is_undecided_is_not_torn() -> None:
+    """One marker is there, the other not yet: the reader of that partition stands before it."""
+    story = Story()
+    story.transaction("before", (P, "zero", 0), (Q, "zero", 0))
+    story.transaction("a", (P, "one", 2), (Q, "two", 2))
+    story.poll("reader", p=[(0, "zero"), (2, "one")], q=[(0, "zero")])
+    story.passed("reader", p=4, q=2)
+    assert_clean(story)
+
+
 def test_what_is_unknown_stays_unknown() -> None:
     """Sends and commits without an answer may have happened or not, and a reader may or may not see them."""
     story = Story()

@@ -330,6 +330,33 @@ def _an_offset_that_nobody_committed(story: Story) -> None:
     story.fetch_offset("reader", 6)
 
 
+@plants("torn-transaction")
+def _a_pair_of_which_a_reader_passed_one_half(story: Story) -> None:
+    """Behind both markers, and without waiting for a final read."""
+    story.transaction("before", (P, "zero", 0), (Q, "zero", 0))
+    story.transaction("a", (P, "one", 2), (Q, "two", 2))
+    story.poll("reader", p=[(0, "zero"), (2, "one")], q=[(0, "zero")])
+    story.passed("reader", p=4, q=4)
+
+
+@plants("poll-skip")
+def _half_of_a_pair_that_others_were_given(story: Story) -> None:
+    story.transaction("before", (P, "zero", 0), (Q, "zero", 0))
+    story.transaction("a", (P, "one", 2), (Q, "two", 2))
+    story.poll("reader", p=[(0, "zero"), (2, "one")], q=[(0, "zero")])
+    story.passed("reader", p=4, q=4)
+    story.final(p=[(0, "zero"), (2, "one")], q=[(0, "zero"), (2, "two")])
+
+
+@plants("poll-skip")
+def _a_value_below_where_a_reader_stood_from_the_first(story: Story) -> None:
+    story.passed("reader", p=0)
+    story.send("a", P, "one", 0)
+    story.send("a", P, "two", 1)
+    story.poll("reader", p=[(1, "two")])
+    story.final(p=[(0, "one"), (1, "two")])
+
+
 @plants("lost-offset-commit")
 def _a_commit_of_offsets_that_is_gone(story: Story) -> None:
     story.commit_offset("a", 5)

@@ -10,8 +10,9 @@ A history is a sequence of events, one JSON object per line, in the order in whi
     info     nobody knows
 
 Each may list in `do` what the operation does: ["send", partition, value], ["poll", {partition: [[offset, value],
-...]}], ["offsets", group, {partition: offset}], ["fetched", group, {partition: offset}], ["rebalanced", [partition,
-...]]. The last event may give the offsets of the sends, in their order, in `offsets`.
+...]}], ["passed", {partition: offset}], ["offsets", group, {partition: offset}], ["fetched", group, {partition:
+offset}], ["rebalanced", [partition, ...]]. The last event may give the offsets of the sends, in their order, in
+`offsets`.
 
 The place of an event in the sequence is its time: what was told earlier happened earlier.
 """
@@ -22,6 +23,8 @@ from typing import TypeAlias
 Value: TypeAlias = str | int
 Polled: TypeAlias = dict[str, list[list[int | Value]]]
 """What one poll returned: partition to [offset, value] pairs in the order in which they came."""
+Passed: TypeAlias = dict[str, int]
+"""Partition to where a reader stands: whatever it may see below has been given to it."""
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"

@@ -16,6 +16,7 @@ from fencepost.history.operations import (
     Kind,
     Operation,
     Outcome,
+    Passed,
     Polled,
     Send,
 )
@@ -31,6 +32,8 @@ class History:
     polls: Sequence[tuple[int, Operation, Polled]]
     """Every poll with the place of the event that told of it, in the order of their places."""
     events: int
+    passed: Sequence[tuple[int, Operation, Passed]] = ()
+    """Likewise, where readers stood after a poll."""
 
     def count(self) -> Counter[tuple[str, str]]:
         return Counter((each.kind.value, each.outcome.value) for each in self.operations)
@@ -70,13 +73,14 @@ def read_events(events: Iterable[dict[str, Any]]) -> History:
             raise HistoryError(f"event {place + 1}: {problem}: {json.dumps(event, default=str)[:200]}") from None
         count = place + 1
     reader.finish()
-    return History(reader.operations, reader.polls, count)
+    return History(reader.operations, reader.polls, count, reader.passed)
 
 
 class _Reader:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.polls: list[tuple[int, Operation, Polled]] = []
+        self.passed: list[tuple[int, Operation, Passed]] = []
         self._open: dict[str, Operation] = {}
         self._sessions: dict[str, int] = {}
 
@@ -116,6 +120,9 @@ class _Reader:
                 polled = {sys.intern(partition): pairs for partition, pairs in micro_operation[1].items()}
                 operation.polls.append(polled)
                 self.polls.append((place, operation, polled))
+            elif micro_operation[0] == "passed":
+                passed = {sys.intern(partition): int(offset) for partition, offset in micro_operation[1].items()}
+                self.passed.append((place, operation, passed))
             else:
                 _do(operation, micro_operation)
         offsets = event.get("offsets")
@@ -172,4 +179,4 @@ def _do(operation: Operation, micro_operation: list[Any]) -> None:
     elif what == "rebalanced":
         operation.rebalanced |= frozenset(micro_operation[1])
     else:
-        raise ValueError(f"{what!r} is none of send, poll, offsets, fetched, rebalanced")
+        raise ValueError(f"{what!r} is none of send, poll, passed, offsets, fetched, rebalanced")

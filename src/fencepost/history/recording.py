@@ -120,6 +120,11 @@ class RecordedOperation:
         """One poll returned: partition to (offset, value) pairs."""
         self._step(["poll", {partition: [list(pair) for pair in pairs] for partition, pairs in records.items()}])
 
+    def passed(self, positions: Mapping[str, int]) -> None:
+        """Everything below these offsets that the reader may see has been given to it: it was told that a partition
+        ends there for now. At read_committed that is a last stable offset, behind the markers of what is decided."""
+        self._step(["passed", dict(positions)])
+
     def committing_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
         """About to add offsets to the transaction."""
         self._step(["offsets", group, dict(offsets)])

@@ -144,7 +144,8 @@ def _missing(
         if final is not None and send.value not in final.values and final.expects(send.operation.due_at, offset):
             return Missing(send, offset is not None and offset < final.end, None, final.operation)
         if offset is not None and offset in passage.stretches[name, isolation]:
-            return Missing(send, True, None, _next_reader(partition, offset))
+            witness = _next_reader(partition, offset) or passage.denied_to(name, offset)
+            return Missing(send, True, None, witness)
     return None
 
 

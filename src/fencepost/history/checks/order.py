@@ -4,13 +4,25 @@ Within a session a consumer reads on where it was. From that follows which stret
 whether anything that must be there was left out.
 """
 
+import heapq
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fencepost.history.checks.values import quote
 from fencepost.history.evidence import Evidence, PartitionEvidence
 from fencepost.history.findings import Findings
-from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED, Kind, Operation, Outcome, Send
+from fencepost.history.operations import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Kind,
+    Operation,
+    Outcome,
+    Passed,
+    Polled,
+    Send,
+)
+from fencepost.history.reading import History
 
 
 @dataclass(slots=True)
@@ -42,6 +54,8 @@ class Gap:
     next: int
     before: Operation
     after: Operation
+    is_polled: bool
+    """Something was polled at `next`; else the reader was told that it stands there."""
 
 
 @dataclass(slots=True)
@@ -51,6 +65,11 @@ class Passage:
     stretches: dict[tuple[str, str], Stretches] = field(default_factory=dict)
     """By partition and isolation level."""
     gaps: list[Gap] = field(default_factory=list)
+
+    def denied_to(self, name: str, offset: int) -> Operation | None:
+        """Who passed this offset without being given what stands there."""
+        found = (gap for gap in self.gaps if gap.partition.name == name and gap.last < offset < gap.next)
+        return next((gap.after for gap in found), None)
 
 
 @dataclass(slots=True)
@@ -75,7 +94,24 @@ def follow_readers(evidence: Evidence, findings: Findings) -> Passage:
         if old is not None:
             passage.stretches[key[1], key[2]].runs.append((old.first, old.last))
 
-    for _, operation, poll in evidence.history.polls:
+    def went_on(name: str, last: int, offset: int, before: Operation, after: Operation, is_polled: bool) -> None:
+        """Note a gap if something that must be given lies between."""
+        offsets = visible[name, after.isolation]
+        if bisect_right(offsets, last) != bisect_left(offsets, offset):
+            passage.gaps.append(Gap(evidence.partitions[name], last, offset, before, after, is_polled))
+
+    for operation, poll, passed in _readings(evidence.history):
+        for name, stand in passed.items():
+            key = (operation.process, name, operation.isolation)
+            if name not in evidence.partitions or name in operation.rebalanced:
+                continue
+            position = positions.get(key)
+            if position is None or position.session != operation.session:
+                leave(key)
+                positions[key] = _Position(operation, operation.session, stand, stand - 1)
+            elif stand - 1 > position.last:
+                went_on(name, position.last, stand, position.operation, operation, is_polled=False)
+                position.last, position.operation = stand - 1, operation
         for name, pairs in poll.items():
             if not pairs:
                 continue
@@ -98,10 +134,7 @@ def follow_readers(evidence: Evidence, findings: Findings) -> Passage:
                 if offset <= last:
                     _went_back(name, last, offset, position.operation, operation, findings)
                 elif offset != last + 1:
-                    offsets = visible[name, operation.isolation]
-                    if bisect_right(offsets, last) != bisect_left(offsets, offset):
-                        partition = evidence.partitions[name]
-                        passage.gaps.append(Gap(partition, last, offset, position.operation, operation))
+                    went_on(name, last, offset, position.operation, operation, is_polled=True)
                 last = offset
                 position.operation = operation
             position.last = max(position.last, last)
@@ -110,6 +143,15 @@ def follow_readers(evidence: Evidence, findings: Findings) -> Passage:
     for stretches in passage.stretches.values():
         stretches.merge()
     return passage
+
+
+def _readings(history: History) -> Iterator[tuple[Operation, Polled, Passed]]:
+    """Polls and positions in the order in which they were told; of one event, the poll first."""
+    polls = ((place, 0, operation, poll, {}) for place, operation, poll in history.polls)
+    passed = ((place, 1, operation, {}, stands) for place, operation, stands in history.passed)
+    merged = heapq.merge(polls, passed, key=lambda each: each[:2]) if history.passed else polls
+    for _, _, operation, poll, stands in merged:
+        yield operation, poll, stands
 
 
 def _went_back(name: str, last: int, offset: int, before: Operation, after: Operation, findings: Findings) -> None:
@@ -140,7 +182,8 @@ def check_gaps(passage: Passage, missing: set[tuple[str, int]], findings: Findin
         others = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
         findings.add(
             "int-poll-skip" if gap.before is gap.after else "poll-skip",
-            f"{gap.after.process} polled offset {gap.next} of {partition.name} after {gap.last}, without "
+            f"{gap.after.process} {'polled' if gap.is_polled else 'passed on to'} offset {gap.next} of "
+            f"{partition.name} after {gap.last}, without "
             f"{quote(value)} at {skipped[0]}{others}",
             gap.before,
             gap.after,
