@@ -8,6 +8,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from fencepost.history.checks.values import quote
 from fencepost.history.evidence import Evidence, PartitionEvidence
@@ -70,6 +71,9 @@ class Passage:
         """Who passed this offset without being given what stands there."""
         found = (gap for gap in self.gaps if gap.partition.name == name and gap.last < offset < gap.next)
         return next((gap.after for gap in found), None)
+
+
+_Reading: TypeAlias = tuple[int, int, Operation, Polled, Passed]
 
 
 @dataclass(slots=True)
@@ -147,8 +151,8 @@ def follow_readers(evidence: Evidence, findings: Findings) -> Passage:
 
 def _readings(history: History) -> Iterator[tuple[Operation, Polled, Passed]]:
     """Polls and positions in the order in which they were told; of one event, the poll first."""
-    polls = ((place, 0, operation, poll, {}) for place, operation, poll in history.polls)
-    passed = ((place, 1, operation, {}, stands) for place, operation, stands in history.passed)
+    polls: Iterator[_Reading] = ((place, 0, operation, poll, {}) for place, operation, poll in history.polls)
+    passed: Iterator[_Reading] = ((place, 1, operation, {}, stands) for place, operation, stands in history.passed)
     merged = heapq.merge(polls, passed, key=lambda each: each[:2]) if history.passed else polls
     for _, _, operation, poll, stands in merged:
         yield operation, poll, stands
