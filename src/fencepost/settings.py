@@ -106,6 +106,7 @@ _PARSERS: Mapping[str, Any] = {
     "double": float,
     "boolean": _parse_boolean,
     "string": str,
+    "password": str,
     "list": lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }
 

@@ -4,11 +4,19 @@ Pure: the nonce is an argument. Kafka does no SASLprep, so names and passwords a
 """
 
 import base64
-import hashlib
 import hmac
 
-ITERATIONS_MIN = 4096
-MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+from fencepost.wire.scram import (
+    ITERATIONS_MIN,
+    MECHANISMS,
+    client_proof,
+    credential_of,
+    name_to_wire,
+    salted_password,
+    signature,
+)
+
+__all__ = ["MECHANISMS", "ScramConversation", "ScramError"]
 
 
 class ScramError(Exception):
@@ -19,11 +27,10 @@ class ScramConversation:
     """`first()`, then `final(server's first)`, then `verify(server's final)`."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        self._hash = MECHANISMS[mechanism]
+        self._mechanism = mechanism
         self._password = password.encode()
         self._nonce = nonce
-        name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name_to_wire(username)},r={nonce}"
         self._server_signature = b""
 
     def first(self) -> bytes:
@@ -41,12 +48,10 @@ class ScramConversation:
             raise ScramError(f"{iterations} iterations are too few, {ITERATIONS_MIN} is the least")
         without_proof = f"c={base64.b64encode(b'n,,').decode()},r={nonce}"
         signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
-        signature = self._hmac(stored_key, signed)
-        proof = bytes(key ^ sign for key, sign in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        credential = credential_of(self._mechanism, salted, salt, iterations)
+        proof = client_proof(self._mechanism, salted, credential.stored_key, signed)
+        self._server_signature = signature(self._mechanism, credential.server_key, signed)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
@@ -60,9 +65,6 @@ class ScramConversation:
             signature = b""
         if not self._server_signature or not hmac.compare_digest(signature, self._server_signature):
             raise ScramError("the server's signature is wrong: it does not know the password")
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._hash)
 
 
 def _fields(message: bytes) -> dict[str, str]:
