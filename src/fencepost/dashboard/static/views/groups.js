@@ -1,0 +1,37 @@
+// Consumer groups by name; the lag of one is counted when it is opened.
+import { html, useEffect, useState } from "../lib/html.js";
+import { bounds, count } from "../lib/format.js";
+import { useLive, useSettled } from "../lib/live.js";
+import { link, replaceQuery } from "../lib/router.js";
+import { SearchField, useResultsSaid } from "../parts/controls.js";
+import { Empty, Head } from "../parts/frame.js";
+import { RowLink, Table } from "../parts/table.js";
+import { Tag } from "../parts/tags.js";
+
+const ROWS_MAX = 200;
+
+export function Groups({ query }) {
+  const [text, setText] = useState(query.q ?? "");
+  const q = useSettled(text);
+  useEffect(() => replaceQuery({ q: text }), [text]);
+  const { document: found, isStale } = useLive("groups", { q }, "api/groups");
+  useResultsSaid(q, isStale ? undefined : found?.rows.length, "groups");
+  const hasLag = found?.rows.some((row) => row.lag_max !== undefined && row.lag_max !== null);
+  const columns = [
+    { key: "id", title: "Group", cell: (row) => html`<${RowLink} href=${link("groups", row.group_id)} title=${row.group_id}>${row.group_id}<//>` },
+    { key: "state", title: "State", width: "176px", cell: (row) => html`<${Tag} state=${row.state} />` },
+    { key: "protocol", title: "Protocol", wide: true, quiet: true, width: "140px", cell: (row) => row.protocol_type || "–" },
+    { key: "members", title: "Members", num: true, width: "92px", cell: (row) => (Array.isArray(row.members) ? count(row.members.length) : count(row.members)) },
+    hasLag && { key: "lag", title: "Records to read", num: true, width: "150px", cell: (row) => bounds(row.lag_min, row.lag_max) },
+  ].filter(Boolean);
+  return html`<${Head} title="Groups" under="Lag is counted in records: markers, aborted records and gaps do not count." />
+    <section class="card" aria-label="Consumer groups">
+      <div class="controls"><${SearchField} value=${text} change=${setText} label="Search group" /></div>
+      ${found === null
+        ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
+        : found.rows.length === 0
+          ? html`<${Empty} title="No groups">${q ? "Another search may find one." : "They appear when the first consumer joins or commits."}<//>`
+          : html`<${Table} caption="Consumer groups" columns=${columns} rows=${found.rows.slice(0, ROWS_MAX)} rowKey=${(row) => row.group_id} />`}
+      ${found && found.rows.length > ROWS_MAX && html`<div class="table-end">The first ${ROWS_MAX} of ${count(found.rows.length)}; search for the others.</div>`}
+    </section>`;
+}

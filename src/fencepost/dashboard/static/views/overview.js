@@ -1,0 +1,114 @@
+// How the cluster does: rates, latencies, what is open, what is held, what just ended.
+import { html, useEffect, useRef } from "../lib/html.js";
+import { age, count, place, plural, rate, tickingAge } from "../lib/format.js";
+import { useLive, useTick } from "../lib/live.js";
+import { link } from "../lib/router.js";
+import { announce, connection, session, useStore } from "../lib/store.js";
+import { Chart, Key } from "../parts/chart.js";
+import { Empty, Head, Waiting } from "../parts/frame.js";
+import { RowLink, Table } from "../parts/table.js";
+import { Tag } from "../parts/tags.js";
+
+export function OverviewView() {
+  const { document: overview, at } = useLive("overview", {}, "api/overview");
+  const { kind } = useStore(connection);
+  const passed = useTick(at);
+  useHeldSaid(overview?.held_count);
+  return html`<${Head} title="Overview" under=${overview && summary(overview)} />
+    ${overview === null ? html`<${Waiting} what="the cluster" />` : html`<div class=${kind === "live" ? "" : "aged"}>
+      <${Tiles} overview=${overview} passed=${passed} />
+      <${Charts} overview=${overview} />
+      <div class="grid two">
+        <${Held} overview=${overview} passed=${passed} />
+        <${Recent} rows=${overview.recent} />
+      </div>
+      <${Notes} note=${overview.note} />
+    </div>`}`;
+}
+
+const summary = ({ totals }) => `${plural(totals.ids, "transactional id")}, ${plural(totals.commits, "commit")} and ${plural(totals.aborts, "abort")} since the page's server started`;
+
+/** Readers begin to wait, or are free again: worth saying. A change of a number is not. */
+function useHeldSaid(held) {
+  const before = useRef(undefined);
+  useEffect(() => {
+    if (held === undefined) return;
+    if (before.current !== undefined && (before.current === 0) !== (held === 0)) {
+      announce(held === 0 ? "No partition is held any more" : `${plural(held, "partition")} held by open transactions`);
+    }
+    before.current = held;
+  }, [held]);
+}
+
+function Tiles({ overview, passed }) {
+  const { totals, oldest_open: oldest, held_count: held = overview.held.length } = overview;
+  const oldestAge = oldest && (oldest.age_ms ?? 0) + passed;
+  return html`<div class="grid tiles">
+    <${Tile} label="Open" value=${count(totals.open)} about="transactions ongoing" href="#/transactions?state=Ongoing" />
+    <${Tile} label="Prepared" value=${count(totals.prepared)} about="decided, markers on their way" href="#/transactions?sort=state" />
+    <a class="card tile" href=${oldest ? link("transactions", oldest.transactional_id) : "#/transactions?sort=age&order=desc"} data-tile="oldest">
+      <div class="label">Oldest open</div>
+      <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>
+      ${oldest
+        ? html`<div class="about">${oldest.transactional_id} · time-out ${age(oldest.timeout_ms)}</div>
+          <div class="meter" aria-hidden="true"><i style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
+        : html`<div class="about">nothing waits for an end</div>`}
+    </a>
+    <${Tile} label="Held partitions" value=${count(held)} isAlert=${held > 0} about=${held ? "readers of committed records wait" : "no reader waits"} href="#/partitions?held=1" />
+  </div>`;
+}
+
+const Tile = ({ label, value, about, href, isAlert }) => html`<a class="card tile ${isAlert ? "alert" : ""}" href=${href} data-tile=${label}>
+  <div class="label">${label}</div><div class="value">${value}</div><div class="about">${about}</div></a>`;
+
+function Charts({ overview }) {
+  const perSecond = [
+    { name: "Commits", values: overview.rates.commits, colour: "accent", isFilled: true, text: rate },
+    { name: "Aborts", values: overview.rates.aborts, colour: "aborted", isDashed: true, text: rate },
+  ];
+  const latency = [
+    { name: "Median", values: overview.latency.p50_ms, colour: "accent", text: age },
+    { name: "99th percentile", values: overview.latency.p99_ms, colour: "ink-2", isDashed: true, text: age },
+  ];
+  return html`<div class="grid two">
+    <section class="card"><header><h2>Transactions per second</h2><${Key} series=${perSecond} /></header>
+      <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${overview.rates.from_s} series=${perSecond} axisText=${rate} /></div></section>
+    <section class="card"><header><h2>From decision to last marker</h2><${Key} series=${latency} /></header>
+      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete" unit="" fromS=${overview.latency.from_s} series=${latency} axisText=${age} /></div></section>
+  </div>`;
+}
+
+function Held({ overview, passed }) {
+  const columns = [
+    { key: "where", title: "Partition", width: "36%", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
+    { key: "by", title: "Held by", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : `producer ${row.producer_id}`) },
+    { key: "offsets", title: "Offsets behind", num: true, width: "118px", wide: true, cell: (row) => count(row.high_watermark - row.last_stable_offset) },
+    { key: "age", title: "Open for", num: true, width: "96px", cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)) },
+  ];
+  return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
+    ${overview.held.length
+      ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns} rows=${overview.held.slice(0, 12)} rowKey=${(row) => place(row.topic, row.partition)} />`
+      : html`<${Empty} title="Nothing is held">Readers of committed records see everything that was decided.<//>`}
+    ${(overview.held_count ?? 0) > 12 && html`<div class="foot"><a class="text" href="#/partitions?held=1">All ${count(overview.held_count)} held partitions</a></div>`}
+  </section>`;
+}
+
+function Recent({ rows }) {
+  const columns = [
+    { key: "id", title: "Transaction", cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>` },
+    { key: "outcome", title: "Outcome", width: "116px", cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>` },
+    { key: "parts", title: "Partitions", num: true, width: "88px", wide: true, cell: (row) => count(row.partition_count) },
+    { key: "took", title: "Took", num: true, width: "84px", cell: (row) => (row.start_ms >= 0 && row.start_ms !== null ? age(row.completed_ms - row.start_ms) : "–") },
+  ];
+  return html`<section class="card"><header><h2>Just ended</h2><span class="end">newest first</span></header>
+    ${rows.length
+      ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${rows.slice(0, 12)} rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
+      : html`<${Empty} title="Nothing has ended yet">Transactions appear here as they complete.<//>`}
+  </section>`;
+}
+
+function Notes({ note }) {
+  const known = useStore(session);
+  const notes = [...new Set([note, ...(known?.notes ?? [])])].filter(Boolean);
+  return notes.length > 0 && html`<div class="notes" role="note">${notes.map((each) => html`<p key=${each}>${each}</p>`)}</div>`;
+}
