@@ -76,7 +76,7 @@ function useSession() {
       try {
         const found = await get("api/session");
         if (isOver) return;
-        if (found.needs_token && found.bootstrap === undefined) return needsToken.set(true);
+        if (found.needs_token) return needsToken.set(true);
         session.set(found);
         if (found.brokers?.length) return;
       } catch (error) {

@@ -8,7 +8,7 @@ import { RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
 export function Group({ id }) {
-  const { document: group, refused } = useLive("group", { group_id: id }, `api/groups/${encodeURIComponent(id)}`);
+  const { document: group, refused } = useLive("group", { id }, `api/groups/${encodeURIComponent(id)}`);
   return html`<${Head} title=${id} back="Groups" backTo="#/groups" under=${group && html`<${Tag} state=${group.state} />`} />
     ${refused ? html`<${Refused} error=${refused} />` : group === null ? html`<${Waiting} what="the group" />` : html`<${Lag} partitions=${group.partitions} />`}`;
 }

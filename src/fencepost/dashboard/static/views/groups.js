@@ -5,17 +5,17 @@ import { useLive, useSettled } from "../lib/live.js";
 import { link, replaceQuery } from "../lib/router.js";
 import { SearchField, useResultsSaid } from "../parts/controls.js";
 import { Empty, Head } from "../parts/frame.js";
-import { RowLink, Table } from "../parts/table.js";
+import { Pager, RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
-const ROWS_MAX = 200;
+const LIMIT = 100;
 
 export function Groups({ query }) {
-  const [text, setText] = useState(query.q ?? "");
+  const [text, setText] = useState(query.q ?? ""), [offset, setOffset] = useState(0);
   const q = useSettled(text);
   useEffect(() => replaceQuery({ q: text }), [text]);
-  const { document: found, isStale } = useLive("groups", { q }, "api/groups");
-  useResultsSaid(q, isStale ? undefined : found?.rows.length, "groups");
+  const { document: found, isStale } = useLive("groups", { q, limit: LIMIT, offset }, "api/groups");
+  useResultsSaid(q, isStale ? undefined : found?.matched, "groups");
   const hasLag = found?.rows.some((row) => row.lag_max !== undefined && row.lag_max !== null);
   const columns = [
     { key: "id", title: "Group", cell: (row) => html`<${RowLink} href=${link("groups", row.group_id)} title=${row.group_id}>${row.group_id}<//>` },
@@ -26,12 +26,12 @@ export function Groups({ query }) {
   ].filter(Boolean);
   return html`<${Head} title="Groups" under="Lag is counted in records: markers, aborted records and gaps do not count." />
     <section class="card" aria-label="Consumer groups">
-      <div class="controls"><${SearchField} value=${text} change=${setText} label="Search group" /></div>
+      <div class="controls"><${SearchField} value=${text} change=${(next) => { setText(next); setOffset(0); }} label="Search group" /></div>
       ${found === null
         ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
         : found.rows.length === 0
           ? html`<${Empty} title="No groups">${q ? "Another search may find one." : "They appear when the first consumer joins or commits."}<//>`
-          : html`<${Table} caption="Consumer groups" columns=${columns} rows=${found.rows.slice(0, ROWS_MAX)} rowKey=${(row) => row.group_id} />`}
-      ${found && found.rows.length > ROWS_MAX && html`<div class="table-end">The first ${ROWS_MAX} of ${count(found.rows.length)}; search for the others.</div>`}
+          : html`<${Table} caption="Consumer groups" columns=${columns} rows=${found.rows} rowKey=${(row) => row.group_id} />`}
+      ${found && html`<${Pager} offset=${offset} limit=${LIMIT} matched=${found.matched} total=${found.total} what="groups" change=${setOffset} />`}
     </section>`;
 }

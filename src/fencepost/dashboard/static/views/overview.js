@@ -45,7 +45,7 @@ function Tiles({ overview, passed }) {
   const oldestAge = oldest && (oldest.age_ms ?? 0) + passed;
   return html`<div class="grid tiles">
     <${Tile} label="Open" value=${count(totals.open)} about="transactions ongoing" href="#/transactions?state=Ongoing" />
-    <${Tile} label="Prepared" value=${count(totals.prepared)} about="decided, markers on their way" href="#/transactions?sort=state" />
+    <${Tile} label="Prepared" value=${count(totals.prepared)} about="decided, markers on their way" href="#/transactions?state=PrepareCommit%2CPrepareAbort" />
     <a class="card tile" href=${oldest ? link("transactions", oldest.transactional_id) : "#/transactions?sort=age&order=desc"} data-tile="oldest">
       <div class="label">Oldest open</div>
       <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>

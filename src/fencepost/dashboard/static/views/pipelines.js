@@ -21,7 +21,7 @@ export function Pipelines() {
 const OUTCOMES = { committed: "committed", aborted: "aborted", open: "open", none: "" };
 
 function Pipeline({ row }) {
-  const batches = (row.batches ?? []).slice(-BATCHES_MAX);
+  const batches = (row.batches ?? []).slice(0, BATCHES_MAX).reverse();
   const ids = row.transactional_ids ?? [];
   return html`<section class="card" aria-label=${`Pipeline ${row.pipeline}`}>
     <header><h2>${row.pipeline}</h2><${Tag} state=${row.state || "none"} />
@@ -37,7 +37,7 @@ function Pipeline({ row }) {
       const kind = look(each.outcome ?? "open");
       const took = each.completed_ms && each.start_ms > 0 ? `, took ${age(each.completed_ms - each.start_ms)}` : "";
       const words = `Batch ${each.batch}: ${OUTCOMES[kind] || each.outcome}${took}`;
-      return html`<li key=${each.batch} class="chip ${kind}" title=${words}><span aria-hidden="true">${each.batch}${kind === "aborted" ? " ✕" : kind === "open" ? " …" : ""}</span><span class="sr">${words}</span></li>`;
+      return html`<li key=${`${each.batch}/${each.completed_ms}`} class="chip ${kind}" title=${words}><span aria-hidden="true">${each.batch ?? "?"}${kind === "aborted" ? " ✕" : kind === "open" ? " …" : ""}</span><span class="sr">${words}</span></li>`;
     })}</ul>`}
   </section>`;
 }

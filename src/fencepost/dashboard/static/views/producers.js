@@ -5,17 +5,17 @@ import { useLive, useSettled } from "../lib/live.js";
 import { link, replaceQuery } from "../lib/router.js";
 import { SearchField, useResultsSaid } from "../parts/controls.js";
 import { Empty, Head } from "../parts/frame.js";
-import { RowLink, Table } from "../parts/table.js";
+import { Pager, RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
-const ROWS_MAX = 200, FENCINGS_MAX = 50;
+const LIMIT = 100, FENCINGS_MAX = 50;
 
 export function Producers({ query }) {
-  const [text, setText] = useState(query.q ?? "");
+  const [text, setText] = useState(query.q ?? ""), [offset, setOffset] = useState(0);
   const q = useSettled(text);
   useEffect(() => replaceQuery({ q: text }), [text]);
-  const { document: found, isStale } = useLive("producers", { q }, "api/producers");
-  useResultsSaid(q, isStale ? undefined : found?.total, "producers");
+  const { document: found, isStale } = useLive("producers", { q, limit: LIMIT, offset }, "api/producers");
+  useResultsSaid(q, isStale ? undefined : found?.matched, "producers");
   const columns = [
     { key: "id", title: "Producer", width: "15%", cell: (row) => row.transactional_id
         ? html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.producer_id}<//>`
@@ -29,13 +29,13 @@ export function Producers({ query }) {
   ];
   return html`<${Head} title="Producers" />
     <section class="card" aria-label="Producers">
-      <div class="controls"><${SearchField} value=${text} change=${setText} label="Search producer id, transactional id or topic" /></div>
+      <div class="controls"><${SearchField} value=${text} change=${(next) => { setText(next); setOffset(0); }} label="Search producer id or transactional id" /></div>
       ${found === null
         ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
         : found.rows.length === 0
           ? html`<${Empty} title="No producers">${q ? "Another search may find one." : "Partitions forget producers that have been silent for long."}<//>`
-          : html`<${Table} caption="Producers by partition, with their epochs and sequences" columns=${columns} rows=${found.rows.slice(0, ROWS_MAX)} rowKey=${(row) => `${row.topic}-${row.partition}-${row.producer_id}`} />`}
-      ${found && (found.total ?? found.rows.length) > Math.min(ROWS_MAX, found.rows.length) && html`<div class="table-end">The first ${count(Math.min(ROWS_MAX, found.rows.length))} of ${count(found.total)}; search for the others.</div>`}
+          : html`<${Table} caption="Producers by partition, with their epochs and sequences" columns=${columns} rows=${found.rows} rowKey=${(row) => `${row.topic}-${row.partition}-${row.producer_id}`} />`}
+      ${found && html`<${Pager} offset=${offset} limit=${LIMIT} matched=${found.matched} total=${found.total} what="producers" change=${setOffset} />`}
     </section>
     ${found && html`<${Fencings} causes=${found.fencings} />`}`;
 }

@@ -36,7 +36,7 @@ export function Transactions({ query }) {
     <section class="card" aria-label="Transactional ids">
       <div class="controls">
         <${SearchField} value=${asked.q} change=${(text) => change({ q: text })} label="Search id or producer id" />
-        <${Choice} label="State" value=${asked.state} change=${(state) => change({ state })} options=${[["", "Every state"], ...STATES.map((state) => [state, state])]} />
+        <${Choice} label="State" value=${asked.state} change=${(state) => change({ state })} options=${[["", "Every state"], ["PrepareCommit,PrepareAbort", "Prepared"], ...STATES.map((state) => [state, state])]} />
         <${Choice} label="Age" value=${asked.older_than_ms} change=${(older_than_ms) => change({ older_than_ms })} options=${AGES} />
       </div>
       ${found === null
