@@ -11,8 +11,9 @@ from tests.peers.process import JsonLinesProcess
 
 TOOL_TIMEOUT_SECONDS = 90
 
-# The programs live for seconds: the first compiler tier and one collector thread start fastest.
-SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+# Where a JVM lives for seconds the first compiler tier and one collector thread are fastest.
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+SHORT_LIVED = (*QUICK, "-Xmx256m")
 
 
 class JavaFailed(AssertionError):
