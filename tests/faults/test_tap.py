@@ -26,11 +26,11 @@ pytestmark = FORGIVEN
 class Tap:
     """The command as a process."""
 
-    def __init__(self, upstream: tuple[str, int], file: Path) -> None:
+    def __init__(self, upstream: tuple[str, int], file: Path, *options: str) -> None:
         self._file = file
         self._process = subprocess.Popen(
             [FENCEPOST, "tap", "--upstream", f"{upstream[0]}:{upstream[1]}", "--listen", "127.0.0.1:0",
-             "--record", str(file)],
+             "--record", str(file), *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stderr is not None

@@ -6,6 +6,7 @@ A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,16 +43,28 @@ Profile = Annotated[
 ]
 
 
-def open_view(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "ClusterView":
+def open_view(
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    profile: str | None,
+    defaults: Mapping[str, str] | None = None,
+) -> "ClusterView":
     """To be entered with `async with`. Options given beat the file, the file beats the profile."""
     from fencepost.inspect.cluster_view import ClusterView
 
-    settings: dict[str, str] = {}
+    named, settings = client_settings(command_config, profile, defaults)
+    return ClusterView(bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, **settings)
+
+
+def client_settings(
+    command_config: Path | None, profile: str | None, defaults: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """`bootstrap.servers`, empty where the files do not name any, and the client's own settings."""
+    settings: dict[str, str] = dict(defaults or {})
     for file in (None if profile is None else profile_file(profile), command_config):
         if file is not None:
             settings.update(_read(file))
-    named = settings.pop("bootstrap.servers", "")
-    return ClusterView(bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, **_known(settings))
+    return settings.pop("bootstrap.servers", ""), _known(settings)
 
 
 def profile_file(name: str) -> Path:

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli.connection import CommandConfig, Profile, client_settings
 from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
 
 if TYPE_CHECKING:
     from fencepost.tap.calls import Call, Recording
+    from fencepost.tap.tls import Encryption
 
 EPILOG = """\
 \b
 Examples:
   fencepost tap --upstream 127.0.0.1:9092 --listen 127.0.0.1:9192      then point clients at 9192
   fencepost tap --upstream kafka:9092 --record incident.tap            record, calls still in flight included
+  fencepost tap --upstream kafka:9093 --command-config client.properties --listen-cert tap.pem    TLS on both sides
   fencepost tap show incident.tap                                      the transactional ids that it saw
   fencepost tap show incident.tap --transactional-id shop-1            one of them, call by call
 
 Further brokers of a cluster get the ports after that of --listen. Passwords, tokens and the values of settings are
-never recorded; keys and values of records only with --contents. What clients send by TLS cannot be seen.
+never recorded; keys and values of records only with --contents. Clients log in through the tap, which logs in nowhere
+itself: of --command-config it takes what is about TLS.
 """
 
 app = typer.Typer(invoke_without_command=True, epilog=EPILOG, rich_markup_mode=None, subcommand_metavar="[show FILE]")
@@ -41,13 +45,25 @@ def tap(
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every call to this file.")] = None,
     contents: Annotated[bool, typer.Option("--contents", help="Record keys and values of records too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every call as JSON lines.")] = False,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
+    listen_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Speak TLS to clients, with this certificate chain (PEM).")
+    ] = None,
+    listen_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its key, where it is not in the same file.")
+    ] = None,
 ) -> None:
     """Watch transactions on the wire: stand between clients and a cluster."""
     if context.invoked_subcommand is not None:
         return
     if not upstream:
         raise typer.BadParameter("where is the cluster? give HOST:PORT", param_hint="--upstream")
-    run_async(_tap(_address(upstream, "--upstream"), _address(listen, "--listen"), record, contents, as_json))
+    if listen_key is not None and listen_cert is None:
+        raise typer.BadParameter("a key without its certificate", param_hint="--listen-key")
+    addresses = _address(upstream, "--upstream"), _address(listen, "--listen")
+    encryption = _encryption(client_settings(command_config, profile)[1], listen_cert, listen_key)
+    run_async(_tap(*addresses, encryption, record, contents, as_json))
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
@@ -57,8 +73,32 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _encryption(settings: dict[str, Any], certificate: Path | None, key: Path | None) -> "Encryption":
+    from fencepost.client.security import InvalidOption
+    from fencepost.tap.tls import Encryption, listening_context, upstream_context
+
+    try:
+        upstream = upstream_context(settings)
+    except InvalidOption as error:
+        raise CommandFailed(str(error), error.advice) from None
+    if certificate is None:
+        return Encryption(upstream)
+    try:
+        return Encryption(upstream, listening_context(str(certificate), None if key is None else str(key)))
+    except OSError as error:
+        raise CommandFailed(
+            f"cannot use the certificate in {certificate}: {error.strerror or error}",
+            "it has to be PEM, with its key in the same file or in that of --listen-key",
+        ) from None
+
+
 async def _tap(
-    upstream: tuple[str, int], listen: tuple[str, int], record: Path | None, contents: bool, as_json: bool
+    upstream: tuple[str, int],
+    listen: tuple[str, int],
+    encryption: "Encryption",
+    record: Path | None,
+    contents: bool,
+    as_json: bool,
 ) -> None:
     from fencepost.tap.proxy import Tap, TapFailed
     from fencepost.tap.recording import RecordingFile
@@ -76,7 +116,7 @@ async def _tap(
         for each in observers:
             each(line)
 
-    server = Tap(upstream, listen, observe, with_contents=contents)
+    server = Tap(upstream, listen, observe, with_contents=contents, encryption=encryption)
     try:
         await server.start()
         print("listening on {}:{}".format(*server.address), file=sys.stderr, flush=True)

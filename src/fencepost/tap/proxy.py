@@ -6,12 +6,14 @@ offers are cut to those that can be read here. Everything else, what cannot be r
 
 import asyncio
 import itertools
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.tap.frames import Plain, api_name, newest_version, plain, read_answer, read_request
+from fencepost.tap.tls import Encryption, asked_for
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import RequestHeader, response_frame
 
@@ -32,7 +34,16 @@ class TapFailed(Exception):
 class Tap:
     """`observe` gets every line of the recording as it happens."""
 
-    def __init__(self, upstream: Address, listen: Address, observe: Observer, *, with_contents: bool = False) -> None:
+    def __init__(
+        self,
+        upstream: Address,
+        listen: Address,
+        observe: Observer,
+        *,
+        with_contents: bool = False,
+        encryption: Encryption = Encryption(),
+    ) -> None:
+        self._encryption = encryption
         self._upstream = upstream
         self._listen = listen
         self._observe = observe
@@ -68,14 +79,19 @@ class Tap:
             link.add_done_callback(self._links.discard)
 
         try:
-            self._servers[broker] = await asyncio.start_server(accept, *listen, limit=READ_BYTES)
+            self._servers[broker] = await asyncio.start_server(
+                accept, *listen, limit=READ_BYTES, ssl=self._encryption.clients
+            )
         except OSError as error:
             raise TapFailed(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}") from None
 
     async def _connect(self, broker: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                return await asyncio.open_connection(*broker, limit=READ_BYTES)
+                return await asyncio.open_connection(*broker, limit=READ_BYTES, ssl=self._encryption.upstream)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", None) or error.reason or error
+            raise TapFailed(f"no TLS with {broker[0]}:{broker[1]}: {reason}") from None
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or "no answer"
             raise TapFailed(f"cannot reach {broker[0]}:{broker[1]}: {reason}") from None
@@ -206,7 +222,7 @@ class _Link:
             return changed
         names = value.__slots__
         if "host" in names and "port" in names and value.port > 0:
-            seen_as = self.client.get_extra_info("sockname")[0]
+            seen_as = asked_for(self.client.get_extra_info("ssl_object")) or self.client.get_extra_info("sockname")[0]
             value.host, value.port = await self.tap.listener_for((value.host, value.port), seen_as)
             changed = True
         for name in names:
@@ -248,5 +264,5 @@ async def _pump(
             frame = await take(memoryview(await reader.readexactly(size)))
             writer.writelines((len(frame).to_bytes(4, "big"), frame))
             await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, OSError):
         return
