@@ -5,14 +5,18 @@ of the topics. Names that only Fencepost has say so in their documentation.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from fencepost.security_config import SecurityConfig, without_listener_settings
 from fencepost.settings import INT_MAX, LONG_MAX, InvalidSetting, Setting, declared_settings, parse_settings, setting
 
 # All replicas, or partition:broker.
 _REPLICA = r"\*|[0-9]+:[0-9]+"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_PRINCIPAL = r"[^:]+:.+"
 _POLICIES = ("compact", "delete")
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -84,7 +88,7 @@ class TopicConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(SecurityConfig):
     # Who we are
     node_id: int = setting("int", 1, "Id of this broker.", minimum=0)
     broker_rack: str = setting("string", "", "Rack of this broker.")
@@ -94,6 +98,20 @@ class BrokerConfig:
     advertised_listeners: tuple[str, ...] = setting("list", (), "Addresses given to clients, as NAME://HOST:PORT.")
     unstable_api_versions_enable: bool = setting(
         "boolean", False, "Advertise request versions that Kafka calls unstable."
+    )
+
+    # Who may do what
+    authorizer_class_name: str = setting(
+        "string",
+        "",
+        "Whether ACLs are looked at: empty lets everybody do everything; Kafka's own class name turns them on.",
+        choices=("", STANDARD_AUTHORIZER),
+    )
+    super_users: str = setting(
+        "string", "", "Principals that may do everything, as User:NAME;User:NAME. Looked at with an authorizer."
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "boolean", False, "Whether everybody may do everything to a resource that no ACL speaks of."
     )
 
     # Durability
@@ -358,11 +376,25 @@ def topic_settings() -> Mapping[str, Setting]:
 
 @cache
 def broker_settings() -> Mapping[str, Setting]:
-    return declared_settings(BrokerConfig)
+    declared = declared_settings(BrokerConfig)
+    # What is inherited comes first; whoever reads the list wants the broker's own.
+    inherited = declared_settings(SecurityConfig)
+    return {name: one for name, one in declared.items() if name not in inherited} | inherited
 
 
 def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
-    return parse_settings(BrokerConfig, texts, BROKER_NAME_HINTS)
+    config = parse_settings(BrokerConfig, without_listener_settings(texts), BROKER_NAME_HINTS)
+    for principal in super_users(config):
+        if not re.fullmatch(_PRINCIPAL, principal):
+            raise InvalidSetting(
+                f"Invalid value {principal} for configuration super.users: expected principals like User:alice, "
+                "with a semicolon between them"
+            )
+    return config
+
+
+def super_users(config: BrokerConfig) -> list[str]:
+    return [text.strip() for text in config.super_users.split(";") if text.strip()]
 
 
 def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:

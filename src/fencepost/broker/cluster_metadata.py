@@ -1,4 +1,4 @@
-"""What the cluster knows of itself: topics, settings, features, producer id blocks.
+"""What the cluster knows of itself: topics, settings, features, producer id blocks, ACLs.
 
 A journal of JSON lines in the data directory, synced before a change counts; a torn last line is dropped. A full disk
 refuses a change; a sync that fails ends all changes, since nobody knows any more what the journal holds. This is the
@@ -6,19 +6,29 @@ small port behind which another store stands once there are several brokers: eve
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.json_lines import DamagedLine, decode_line, encode_line
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.ports import Disk, File, Randomness
+from fencepost.wire.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from fencepost.wire.errors import KafkaError
+from fencepost.wire.scram import ScramCredential
 
 JOURNAL_NAME = "cluster-metadata.jsonl"
 PRODUCER_ID_BLOCK = 1000
 # A journal this many times longer than what is alive is rewritten at the next start.
 JOURNAL_SLACK = 4
+ACLS_PER_LINE = 1_000
 
 TRANSACTION_VERSION = "transaction.version"
 SUPPORTED_FEATURES = {TRANSACTION_VERSION: (0, 2)}
@@ -56,6 +66,9 @@ class ClusterMetadata:
         """Settings of all brokers at once; a broker's own go before them."""
         self.features: dict[str, int] = dict(DEFAULT_FEATURES)
         self.features_epoch = 0
+        self.acls: dict[AclBinding, None] = {}
+        self.scram_credentials: dict[str, dict[str, ScramCredential]] = {}
+        """By user and mechanism."""
         self.incarnation = 0
         self._next_producer_id_block = 0
         self._producer_ids = range(0)
@@ -139,6 +152,16 @@ class ClusterMetadata:
     def set_feature(self, name: str, level: int) -> None:
         self._commit({"op": "set_feature", "name": name, "level": level})
 
+    def add_acls(self, bindings: Iterable[AclBinding]) -> None:
+        self._commit({"op": "add_acls", "acls": list(map(_acl_row, bindings))})
+
+    def remove_acls(self, bindings: Iterable[AclBinding]) -> None:
+        self._commit({"op": "remove_acls", "acls": list(map(_acl_row, bindings))})
+
+    def set_scram_credentials(self, user: str, credentials: Mapping[str, ScramCredential | None]) -> None:
+        """By mechanism; None removes one."""
+        self._commit(_scram_change(user, credentials))
+
     def leader_epoch(self, topic: Topic) -> int:
         return self.incarnation - topic.created_in
 
@@ -207,6 +230,16 @@ class ClusterMetadata:
             case "set_feature":
                 self.features[change["name"]] = change["level"]
                 self.features_epoch += 1
+            case "add_acls":
+                self.acls |= dict.fromkeys(map(_acl, change["acls"]))
+            case "remove_acls":
+                for binding in map(_acl, change["acls"]):
+                    self.acls.pop(binding, None)
+            case "set_scram":
+                known = {**self.scram_credentials.pop(change["user"], {}), **_scram_rows(change["credentials"])}
+                kept = {mechanism: credential for mechanism, credential in known.items() if credential is not None}
+                if kept:
+                    self.scram_credentials[change["user"]] = kept
             case "producer_ids":
                 self._next_producer_id_block = change["next"]
             case unknown:
@@ -218,6 +251,12 @@ class ClusterMetadata:
         changes += [{"op": "set_feature", "name": name, "level": level} for name, level in self.features.items()]
         changes.append({"op": "set_broker_config", "config": self.broker_overrides})
         changes.append({"op": "set_cluster_config", "config": self.cluster_overrides})
+        acls = list(map(_acl_row, self.acls))
+        changes += [
+            {"op": "add_acls", "acls": acls[start : start + ACLS_PER_LINE]}
+            for start in range(0, len(acls), ACLS_PER_LINE)
+        ]
+        changes += [_scram_change(user, credentials) for user, credentials in self.scram_credentials.items()]
         changes.append({"op": "producer_ids", "next": self._next_producer_id_block})
         return b"".join(map(encode_line, changes))
 
@@ -231,4 +270,36 @@ def _creation(topic: Topic) -> dict[str, Any]:
         "created_in": topic.created_in,
         "internal": topic.is_internal,
         "config": topic.overrides,
+    }
+
+
+def _acl_row(binding: AclBinding) -> list[str]:
+    (resource_type, name, pattern_type), principal, host, operation, permission_type = binding
+    return [resource_type.name, pattern_type.name, name, principal, host, operation.name, permission_type.name]
+
+
+def _acl(row: list[str]) -> AclBinding:
+    resource_type, pattern_type, name, principal, host, operation, permission_type = row
+    return AclBinding(
+        ResourcePattern(ResourceType[resource_type], name, PatternType[pattern_type]),
+        principal,
+        host,
+        AclOperation[operation],
+        AclPermissionType[permission_type],
+    )
+
+
+def _scram_change(user: str, credentials: Mapping[str, ScramCredential | None]) -> dict[str, Any]:
+    rows = {
+        mechanism: one and [one.salt.hex(), one.iterations, one.stored_key.hex(), one.server_key.hex()]
+        for mechanism, one in credentials.items()
+    }
+    return {"op": "set_scram", "user": user, "credentials": rows}
+
+
+def _scram_rows(rows: Mapping[str, Any]) -> dict[str, ScramCredential | None]:
+    return {
+        mechanism: row
+        and ScramCredential(bytes.fromhex(row[0]), int(row[1]), bytes.fromhex(row[2]), bytes.fromhex(row[3]))
+        for mechanism, row in rows.items()
     }

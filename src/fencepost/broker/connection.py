@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from fencepost.broker.security.access import Access
 from fencepost.broker.security.principal import ANONYMOUS, Principal
 from fencepost.ports import Buffer, Scheduler
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import response_frame
+
+if TYPE_CHECKING:
+    from fencepost.broker.authentication import Authentication
+
+
+class Guard(Protocol):
+    """Stands before the dispatcher while a connection is not, or not for ever, trusted."""
+
+    def takes(self, frame: memoryview) -> bool:
+        """Whether a request was dealt with and goes no further."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +39,8 @@ class Call:
     version: int
     correlation_id: int
     client_id: str | None
+    access: Access | None = None
+    """Whose rights the handler itself has to look at, where that cannot be done before."""
 
     @property
     def client_host(self) -> str:
@@ -49,7 +62,10 @@ class Connection:
         "_is_muted",
         "_scheduler",
         "_write",
+        "access",
+        "authentication",
         "close",
+        "guard",
         "is_closed",
         "listener_name",
         "number",
@@ -58,6 +74,7 @@ class Connection:
         "peer_host",
         "pipelined_requests_max",
         "principal",
+        "request_max_bytes",
         "software",
     )
 
@@ -71,18 +88,25 @@ class Connection:
         close: Callable[[str], None],
         failed: Callable[[Call, Exception], None],
         pipelined_requests_max: int,
+        request_max_bytes: int,
     ) -> None:
         self.number = number
         """Accept number: a later connection has a higher one."""
         self.peer_host = peer_host
         self.listener_name = listener_name
         self.principal: Principal = ANONYMOUS
+        self.access: Access | None = None
+        """What the principal may do, once it has asked for something and if there is an authorizer."""
         self.close = close
         self.is_closed = False
         self.on_ready: Callable[[], None] | None = None
         self.on_closed: dict[object, Callable[[], None]] = {}
         """What to let go of when the client is gone, by whatever waits."""
         self.pipelined_requests_max = pipelined_requests_max
+        self.request_max_bytes = request_max_bytes
+        self.guard: Guard | None = None
+        """None on listeners that ask nobody, and once somebody has answered well."""
+        self.authentication: Authentication | None = None
         self.software = ""
         self._scheduler = scheduler
         self._write = write

@@ -38,6 +38,8 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
+        if connection.guard is not None and connection.guard.takes(frame):
+            return
         if len(frame) < 8:
             self._malformed(connection, -1, -1, "request shorter than its header")
             return

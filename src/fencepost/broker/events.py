@@ -40,6 +40,34 @@ class ConnectionClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthenticationFailed:
+    """Somebody did not prove who they are. Never holds what they said."""
+
+    connection: int
+    peer: str
+    listener: str
+    mechanism: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysReloaded:
+    """Files of keys or certificates have changed: new connections see the new ones, old ones stay."""
+
+    listener: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysNotReloaded:
+    """They have changed and cannot be used: what was read before still counts."""
+
+    listener: str
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MalformedRequest:
     connection: int
     peer: str
@@ -90,6 +118,24 @@ class DuplicateBatch:
     producer_epoch: int
     base_sequence: int
     first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessDenied:
+    """Somebody asked for what the ACLs do not allow. Told once for each thing that a connection asks for."""
+
+    principal: str
+    host: str
+    operation: str
+    resource_type: str
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AclsChanged:
+    principal: str
+    added: int
+    removed: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The shell (or the simulation) makes a Node, calls `start`, hands it connections 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fencepost.broker import handlers
+from fencepost.broker import guards, handlers
 from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
@@ -14,6 +14,7 @@ from fencepost.broker.connection import Connection
 from fencepost.broker.dispatch import Dispatcher
 from fencepost.broker.durability import GroupCommit, PageCache
 from fencepost.broker.events import (
+    AclsChanged,
     BrokerStarted,
     BrokerStopped,
     DamageFound,
@@ -28,14 +29,19 @@ from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.partition import Durability, Partition
+from fencepost.broker.security.authorizer import Authorizer
+from fencepost.broker.security.listener_security import ListenerSecurity
+from fencepost.broker.security.principal import Principal
 from fencepost.broker.storage import FULL_DISK, Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
-from fencepost.config import BrokerConfig, TopicConfig, broker_config, topic_config
+from fencepost.config import BrokerConfig, TopicConfig, broker_config, super_users, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.ports import Buffer, Clock, Disk, Flusher, Randomness, Scheduler
+from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
+from fencepost.wire.acls import AclBinding
 from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -90,7 +96,17 @@ class Node:
         )
         self.housekeeping = Housekeeping(self)
         self.cleaning = Cleaning(self)
-        self._dispatcher = Dispatcher(self, handlers.all_handlers())
+        self.authorizer: Authorizer | None = None
+        if self.config.authorizer_class_name:
+            self.authorizer = Authorizer(
+                map(Principal.parse, super_users(self.config)),
+                allow_if_no_acl=self.config.allow_everyone_if_no_acl_found,
+            )
+        served = handlers.all_handlers()
+        self._dispatcher = Dispatcher(
+            self, served if self.authorizer is None else guards.guarded(served, self.authorizer)
+        )
+        self._securities: dict[str, ListenerSecurity] = {}
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._connections = 0
 
@@ -125,6 +141,8 @@ class Node:
             self.events.emit(SideFileDamaged(complaint))
         self.metadata.load(rewrite=self.storage.is_suspect)
         self._apply_broker_overrides()
+        if self.authorizer is not None:
+            self.authorizer.add(self.metadata.acls)
         self.causes.load()
         self.storage.set_strays_aside(self.metadata.topics)
         for topic in self.metadata.topics.values():
@@ -152,10 +170,16 @@ class Node:
     # Connections
 
     def connect(
-        self, peer_host: str, listener: str, write: Callable[[list[Buffer]], None], close: Callable[[str], None]
+        self,
+        peer_host: str,
+        listener: str,
+        write: Callable[[list[Buffer]], None],
+        close: Callable[[str], None],
+        certificate: bytes | None = None,
     ) -> Connection:
+        """`certificate` is the client's, already verified. Raises PermissionError if it names nobody."""
         self._connections += 1
-        return Connection(
+        connection = Connection(
             self._connections,
             peer_host,
             listener,
@@ -164,7 +188,20 @@ class Node:
             close,
             self._dispatcher.failed,
             self.config.pipelined_requests_max,
+            self.config.socket_request_max_bytes,
         )
+        security = self._securities.get(listener)
+        if security is not None:
+            security.protect(connection, certificate)
+        return connection
+
+    def secure(self, listener: str) -> ListenerSecurity | None:
+        """What a listener asks of its clients, by the settings; None if nothing. Raises InvalidSetting."""
+        config = ListenerConfig(listener, self.start_settings)
+        if config.protocol == "PLAINTEXT":
+            return None
+        self._securities[listener] = ListenerSecurity(self, config)
+        return self._securities[listener]
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self._dispatcher.handle(connection, frame)
@@ -294,6 +331,19 @@ class Node:
         self._apply_broker_overrides()
         for topic in self.metadata.topics.values():
             self._apply_topic_config(topic)
+
+    def create_acls(self, bindings: list[AclBinding], principal: Principal) -> None:
+        """Rules count from when they are durable."""
+        assert self.authorizer is not None
+        self.metadata.add_acls(bindings)
+        self.authorizer.add(bindings)
+        self.events.emit(AclsChanged(str(principal), len(bindings), 0))
+
+    def delete_acls(self, bindings: list[AclBinding], principal: Principal) -> None:
+        assert self.authorizer is not None
+        self.metadata.remove_acls(bindings)
+        self.authorizer.remove(bindings)
+        self.events.emit(AclsChanged(str(principal), 0, len(bindings)))
 
     def disk_space(self) -> tuple[int, int]:
         """Bytes in all and still free where the data lies."""

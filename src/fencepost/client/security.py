@@ -6,7 +6,6 @@ librdkafka's names are both understood where they differ. Reads key and certific
 
 import dataclasses
 import enum
-import re
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from fencepost.client.errors import ClientError
 from fencepost.client.scram import MECHANISMS as SCRAM_MECHANISMS
+from fencepost.jaas import InvalidLoginModule, parse_login_module
 
 TokenProvider = Callable[[], "str | Awaitable[str]"]
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
@@ -106,20 +106,14 @@ def _with_sasl(security: Security, options: Mapping[str, Any]) -> Security:
     return dataclasses.replace(security, mechanism=mechanism, username=str(username), password=str(password))
 
 
-_JAAS_FIELD = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
-
-
 def parse_jaas(text: str) -> dict[str, str]:
     """The options of a login module: `<class> required name="value" ...;`"""
-    module = re.match(r"\s*[\w.$]+\s+(required|requisite|sufficient|optional)\b", text, re.IGNORECASE)
-    if module is None or not text.rstrip().endswith(";"):
+    try:
+        return parse_login_module(text).options
+    except InvalidLoginModule as error:
         raise InvalidOption(
-            "sasl.jaas.config", "is not a login module", 'write: <class> required username="..." password="...";'
-        )
-    found = {}
-    for name, double, single, bare in _JAAS_FIELD.findall(text[module.end() :]):
-        found[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
-    return found
+            "sasl.jaas.config", str(error), 'write: <class> required username="..." password="...";'
+        ) from None
 
 
 def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> TokenProvider:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 def all_handlers() -> "dict[ApiKey, Handler]":
     from fencepost.broker.handlers import (
+        acls,
         api_versions,
         cluster,
         configs,
@@ -19,12 +20,15 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         offsets_for,
         produce,
         producers,
-        security,
+        quotas,
+        sasl,
+        scram_credentials,
         topics,
         transactions,
     )
 
     families = (
+        acls,
         api_versions,
         cluster,
         configs,
@@ -34,7 +38,9 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         offsets_for,
         produce,
         producers,
-        security,
+        quotas,
+        sasl,
+        scram_credentials,
         topics,
         transactions,
     )

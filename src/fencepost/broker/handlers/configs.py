@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 FROM_TOPIC, FROM_BROKER, FROM_CLUSTER, FROM_START, FROM_DEFAULT = 1, 2, 3, 4, 5
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-_TYPE_CODES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+_TYPE_CODES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7, "password": 9}
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Config = _Result.DescribeConfigsResourceResult
@@ -132,13 +132,16 @@ def _broker_setting(node: "Node", setting: Setting) -> _Config:
 
 
 def _config(setting: Setting, value: str, source: int, layers: list[tuple[str, str, int]]) -> _Config:
+    is_sensitive = setting.kind == "password"
     return _Config(
         name=setting.name,
-        value=value,
+        value=None if is_sensitive else value,
         read_only=False,
         config_source=source,
-        is_sensitive=False,
-        synonyms=[_Synonym(name=name, value=text, source=layer) for name, text, layer in layers],
+        is_sensitive=is_sensitive,
+        synonyms=[
+            _Synonym(name=name, value=None if is_sensitive else text, source=layer) for name, text, layer in layers
+        ],
         config_type=_TYPE_CODES[setting.kind],
         documentation=setting.documentation,
     )

@@ -27,6 +27,9 @@ class PlainUsers:
             {name.removeprefix(USER_PREFIX): text for name, text in options.items() if name.startswith(USER_PREFIX)}
         )
 
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
     def is_valid(self, name: str, password: bytes) -> bool:
         matches = hmac.compare_digest(self._digests.get(name, self._nobody), _digest(password))
         return matches and name in self._digests

@@ -1,0 +1,54 @@
+"""SaslHandshake (0-1) and SaslAuthenticate (0-2). What may be asked when is decided in `security/sasl_server.py`."""
+
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import Call
+from fencepost.broker.dispatch import Handler
+from fencepost.broker.security.sasl_server import ILLEGAL_STATE
+from fencepost.promise import Promise
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+def sasl_handshake(
+    node: "Node", call: Call, request: SaslHandshakeRequest
+) -> SaslHandshakeResponse | Promise[SaslHandshakeResponse]:
+    authentication = call.connection.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    verdict = authentication.handshake(call, request.mechanism)
+    if verdict.error is ErrorCode.ILLEGAL_SASL_STATE:
+        return SaslHandshakeResponse(error_code=verdict.error)
+    response = SaslHandshakeResponse(error_code=verdict.error, mechanisms=authentication.mechanisms)
+    return response if verdict.failure is None else authentication.delayed(response, verdict.failure)
+
+
+def sasl_authenticate(
+    node: "Node", call: Call, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse | Promise[SaslAuthenticateResponse]:
+    authentication = call.connection.authentication
+    verdict = ILLEGAL_STATE if authentication is None else authentication.authenticate(bytes(request.auth_bytes))
+    response = SaslAuthenticateResponse(
+        error_code=verdict.error,
+        error_message=verdict.told,
+        auth_bytes=verdict.content,
+        session_lifetime_ms=verdict.session_lifetime_ms,
+    )
+    if authentication is None or verdict.failure is None:
+        return response
+    return authentication.delayed(response, verdict.failure)
+
+
+HANDLERS = {
+    ApiKey.SASL_HANDSHAKE: Handler(sasl_handshake),
+    ApiKey.SASL_AUTHENTICATE: Handler(sasl_authenticate),
+}
