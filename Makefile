@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once chaos chaos-spark crash-points fuzz simulate mutants bench lint format dist clean
+.PHONY: setup peers demo test test-fast exactly-once chaos chaos-spark crash-points fuzz simulate mutants bench \
+	lint lint-ruff lint-types lint-layers format dist clean
 
 setup: $(STAMP)
 
@@ -69,10 +70,16 @@ fuzz: setup
 bench: peers
 	$(BIN)/python -m bench
 
-lint: setup
+lint: lint-ruff lint-types lint-layers
+
+lint-ruff: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-types: setup
 	$(BIN)/mypy
+
+lint-layers: setup
 	$(BIN)/lint-imports
 
 format: setup

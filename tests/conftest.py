@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.order import longest_first
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -10,3 +12,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="fencepost",
         help="the broker that the interop tests run against",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole files change places; the tests of a file stay in order."""
+    places = longest_first(_file(item) for item in items)
+    items.sort(key=lambda item: places[_file(item)])
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]

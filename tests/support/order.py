@@ -1,0 +1,61 @@
+"""In which order the files of the suite are handed out: the long ones first, so that the short ones fill the end.
+
+Left to itself pytest-xdist begins with the files that have the most tests, and a file whose one test takes two minutes
+comes last, alone. The figures are rough: seconds on two cores, and only the order of the files depends on them. What is
+not listed counts as short.
+"""
+
+from collections.abc import Iterable
+
+SECONDS = {
+    "tests/spark/test_sink_stream.py": 110,
+    "tests/spark/test_chaos.py": 100,
+    "tests/spark/test_demo.py": 95,
+    "tests/spark/test_spark35.py": 90,
+    "tests/spark/test_sink_faults.py": 85,
+    "tests/spark/test_standalone.py": 80,
+    "tests/spark/test_run_command.py": 75,
+    "tests/spark/test_source_spark.py": 70,
+    "tests/spark/test_pipeline.py": 65,
+    "tests/spark/test_speculation.py": 60,
+    "tests/spark/test_migration.py": 50,
+    "tests/spark/test_connect.py": 45,
+    "tests/spark/test_secure.py": 40,
+    "tests/spark/test_sink_driver.py": 20,
+    "tests/spark/test_source_reader.py": 15,
+    "tests/durability/test_kill_nine.py": 100,
+    "tests/exactly_once/test_loops.py": 90,
+    "tests/interop/test_groups.py": 70,
+    "tests/page": 60,
+    "tests/security": 60,
+    "tests/security_acls": 60,
+    "tests/durability/test_power_cut.py": 50,
+    "tests/interop/test_clients.py": 50,
+    "tests/inspect/test_lag.py": 45,
+    "tests/interop_client/test_secured.py": 40,
+    "tests/dashboard": 40,
+    "tests/interop/test_restarts.py": 35,
+    "tests/interop/test_apache_directory.py": 35,
+    "tests/interop/test_group_transcript.py": 30,
+    "tests/interop/test_raw_parity.py": 30,
+    "tests/interop/test_dump_tool.py": 30,
+    "tests/interop/test_transaction_tools.py": 30,
+    "tests/inspect/test_dump.py": 30,
+    "tests/inspect/test_explain.py": 30,
+    "tests/chaos/test_chaos.py": 30,
+    "tests/faults/test_tap_tls.py": 25,
+    "tests/interop_client/test_group_consumer.py": 25,
+    "tests/unit/log/test_cleaner.py": 15,
+    "tests/unit/wire/test_arrow_records.py": 15,
+}
+"""Of a file, or of each file in a directory."""
+
+
+def seconds(file: str) -> int:
+    return SECONDS.get(file) or SECONDS.get(file.rpartition("/")[0], 0)
+
+
+def longest_first(files: Iterable[str]) -> dict[str, int]:
+    """The place of each file. Equal ones keep their order, so that every worker comes to the same."""
+    known = dict.fromkeys(files)
+    return {file: place for place, file in enumerate(sorted(known, key=seconds, reverse=True))}
