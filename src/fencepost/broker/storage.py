@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
+from fencepost.log.file_names import LOG_SUFFIX
 from fencepost.log.partition_log import LogLimits, PartitionLog
-from fencepost.log.segment import LOG_SUFFIX
 from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

@@ -8,10 +8,12 @@ anew from the batches. What this process wrote itself is not read again to be ch
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from fencepost.log.batch_scans import damaged
+from fencepost.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_CHECKSUM_SUFFIX, offset_name
 from fencepost.log.open_transactions import AbortedTransaction, AbortedTransactions, CorruptTransactionIndex
 from fencepost.log.producer_entries import CorruptSnapshot
 from fencepost.log.producers import ProducerStateManager
-from fencepost.log.segment import SNAPSHOT_SUFFIX, TRANSACTION_CHECKSUM_SUFFIX, Segment, damaged, offset_name
+from fencepost.log.segment import Segment
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
     CURRENT_MAGIC,

@@ -11,16 +11,12 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from fencepost.log.batch_scans import FoundBatch
 from fencepost.log.compaction import BatchFilter, CleanedTransactions, KeyMap, last_records_of_producers
-from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from fencepost.log.file_names import CLEANED_SUFFIX, SEGMENT_SUFFIXES
+from fencepost.log.indexes import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.segment import (
-    CLEANED_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    SEGMENT_SUFFIXES,
-    FoundBatch,
-    Segment,
-)
+from fencepost.log.segment import Segment
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
     CorruptSideFile,

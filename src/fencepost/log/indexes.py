@@ -10,6 +10,7 @@ from operator import le, lt
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
+RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
 
 

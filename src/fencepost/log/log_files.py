@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 
 from fencepost.config import TopicConfig
 from fencepost.log import reading, recovery
+from fencepost.log.file_names import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
+from fencepost.log.indexes import RELATIVE_OFFSET_MAX
 from fencepost.log.leader_epochs import LeaderEpochs
 from fencepost.log.producers import ProducerStateManager
-from fencepost.log.segment import RELATIVE_OFFSET_MAX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
+from fencepost.log.segment import Segment
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
 from fencepost.log.syncables import CheckpointWrite, DirectoryEntries, Syncable, WrittenFile
 from fencepost.ports import Buffer, Disk

@@ -10,19 +10,19 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fencepost.log import checking
-from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
-from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
-from fencepost.log.segment import (
+from fencepost.log.batch_scans import read_headers
+from fencepost.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    Segment,
     offset_name,
-    read_headers,
 )
+from fencepost.log.indexes import RELATIVE_OFFSET_MAX
+from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
+from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
+from fencepost.log.segment import Segment
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
 from fencepost.log.syncables import DirectoryEntries, WrittenFile
 from fencepost.wire.batch import BatchHeader, verify_crc

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fencepost.log import recovery
-from fencepost.log.segment import SNAPSHOT_SUFFIX, SWAP_SUFFIX, Segment, offset_name
+from fencepost.log.file_names import SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
+from fencepost.log.segment import Segment
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

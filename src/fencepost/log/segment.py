@@ -4,107 +4,42 @@ Owns the file and the arrays that index it. Indexes of the active segment live i
 segment is sealed; those of closed segments load on first use. Knows nothing of producers, epochs or watermarks.
 """
 
-import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from fencepost.log.batch_scans import (
+    FORWARD_SCAN_BYTES,
+    SKIM,
+    FoundBatch,
+    damaged,
+    last_whole_batch,
+    read_batches,
+    read_headers,
+)
+from fencepost.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_CHECKSUM_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from fencepost.log.indexes import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from fencepost.log.open_transactions import AbortedTransactions
 from fencepost.log.syncables import Syncable, WrittenFile
 from fencepost.ports import Buffer, Disk, File
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
-    CURRENT_MAGIC,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
 )
-from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.errors import KafkaError
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-TRANSACTION_CHECKSUM_SUFFIX = ".txnindex.crc"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-SEGMENT_SUFFIXES = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    TRANSACTION_CHECKSUM_SUFFIX,
-)
-
-RELATIVE_OFFSET_MAX = 2**31 - 1
-_FORWARD_SCAN_BYTES = 4096
-_SCAN_BLOCK_BYTES = 1 << 20
-_SKIM = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta: enough to step from batch to batch."""
 _UNKNOWN = -1
 _REBUILT_INDEX_INTERVAL_BYTES = 4096
-
-
-class FoundBatch(NamedTuple):
-    position: int
-    header: BatchHeader
-    block: memoryview
-    """Bytes that hold the whole batch."""
-    start: int
-    """Where in `block` the batch begins."""
-
-
-def damaged(path: str, position: int, reason: str) -> KafkaError:
-    """What readers get in place of bytes that are not what was written."""
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
-
-
-def offset_name(offset: int, suffix: str) -> str:
-    return f"{offset:020d}{suffix}"
-
-
-def read_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from `position` on, stepping over the records; stops where no batch can be."""
-    while position + HEADER_BYTES <= end:
-        block = file.read(position, min(_FORWARD_SCAN_BYTES, end - position))
-        start, last_start = 0, len(block) - HEADER_BYTES
-        if last_start < 0:
-            return
-        while start <= last_start:
-            header = BatchHeader._make(HEADER.unpack_from(block, start))
-            size = LOG_OVERHEAD_BYTES + header.batch_length
-            if header.batch_length < BATCH_LENGTH_MIN or header.magic != CURRENT_MAGIC or position + start + size > end:
-                return
-            yield position + start, header
-            start += size
-        position += start
-
-
-def read_batches(file: File, position: int, end: int) -> Iterator[FoundBatch]:
-    """Every whole batch from `position` on, CRC unchecked; stops at the first thing that cannot be one."""
-    block, block_position = memoryview(b""), position
-    while position + HEADER_BYTES <= end:
-        start = position - block_position
-        if start + HEADER_BYTES > len(block):
-            block = memoryview(file.read(position, min(_SCAN_BLOCK_BYTES, end - position)))
-            block_position, start = position, 0
-            if len(block) < HEADER_BYTES:
-                return
-        header = BatchHeader._make(HEADER.unpack_from(block, start))
-        size = LOG_OVERHEAD_BYTES + header.batch_length
-        if header.batch_length < BATCH_LENGTH_MIN or header.magic != CURRENT_MAGIC or position + size > end:
-            return
-        if start + size > len(block):
-            block = memoryview(file.read(position, max(size, min(_SCAN_BLOCK_BYTES, end - position))))
-            block_position, start = position, 0
-            if len(block) < size:
-                return
-        yield FoundBatch(position, header, block, start)
-        position += size
 
 
 class Segment:
@@ -423,12 +358,12 @@ class Segment:
         position, expected = self.offset_index.entry_at_or_before(offset - self.base_offset)
         end, file = self.size, self.file
         while position + HEADER_BYTES <= end:
-            block = file.read(position, min(_FORWARD_SCAN_BYTES, end - position))
+            block = file.read(position, min(FORWARD_SCAN_BYTES, end - position))
             start, last_start = 0, len(block) - HEADER_BYTES
             if last_start < 0:
                 return None
             while start <= last_start:
-                base_offset, length, last_offset_delta = _SKIM.unpack_from(block, start)
+                base_offset, length, last_offset_delta = SKIM.unpack_from(block, start)
                 if expected is not None:
                     if base_offset + last_offset_delta != self.base_offset + expected:
                         # The index names a place where no such batch begins.
@@ -466,24 +401,12 @@ class Segment:
         next_offset = -1
         if start:
             # The entry may name the very end of the block; the batch before it then tells the next offset.
-            first = self._step(block, start, size)
+            first = last_whole_batch(block, start, size)
             if first[1] >= 0:
                 return first
             start = max(self.offset_index.position_at_or_before(position + start - 1) - position, 0)
-        end, next_offset = self._step(block, start, size)
+        end, next_offset = last_whole_batch(block, start, size)
         return (end, next_offset) if next_offset >= 0 else (0, -1)
-
-    @staticmethod
-    def _step(block: Buffer, start: int, size: int) -> tuple[int, int]:
-        next_offset = -1
-        while start + HEADER_BYTES <= size:
-            base_offset, length, last_offset_delta = _SKIM.unpack_from(block, start)
-            following = start + LOG_OVERHEAD_BYTES + length
-            if following > size or length < BATCH_LENGTH_MIN:
-                break
-            next_offset = base_offset + last_offset_delta + 1
-            start = following
-        return start, next_offset
 
     def batches(self, position: int = 0) -> Iterator[FoundBatch]:
         """Whole batches from a batch boundary on, CRC unchecked."""

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from fencepost.log.segment import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from fencepost.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ATTRIBUTES_POSITION, verify_crc
 from fencepost.wire.catalog import ApiKey

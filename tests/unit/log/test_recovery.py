@@ -3,7 +3,8 @@
 import pytest
 
 from fencepost.config import TopicConfig
-from fencepost.log.segment import CLEANED_SUFFIX, Segment
+from fencepost.log.file_names import CLEANED_SUFFIX
+from fencepost.log.segment import Segment
 from fencepost.log.side_files import read_partition_metadata
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ControlType

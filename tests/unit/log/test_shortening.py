@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.config import TopicConfig
-from fencepost.log.segment import RELATIVE_OFFSET_MAX
+from fencepost.log.indexes import RELATIVE_OFFSET_MAX
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
