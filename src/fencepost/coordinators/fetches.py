@@ -38,7 +38,7 @@ class Fetches:
         # Named twice is answered once.
         groups = list({group.group_id: group for group in request.groups}.values())
         if version < SEVERAL_GROUPS_VERSION:
-            groups = [_as_fetch_group(request)]
+            groups = [as_fetch_group(request)]
         answers: list[GroupAnswer | None] = [None] * len(groups)
         left = len(groups)
         reply: Promise[OffsetFetchResponse] = Promise()
@@ -48,10 +48,10 @@ class Fetches:
             answers[index] = answer
             left -= 1
             if not left:
-                reply.resolve(_fetch_response([one for one in answers if one is not None], version))
+                reply.resolve(fetch_response([one for one in answers if one is not None], version))
 
         if not groups:
-            reply.resolve(_fetch_response([], version))
+            reply.resolve(fetch_response([], version))
         for index, group in enumerate(groups):
             self._fetch_group(group, version, request.require_stable, partial(arrived, index))
         return reply
@@ -62,7 +62,7 @@ class Fetches:
         try:
             shard = self._shard_of(wanted.group_id)
         except KafkaError as refusal:
-            arrived(_failed_fetch(wanted, refusal.code, version))
+            arrived(refused_fetch(wanted, refusal.code, version))
             return
         if wanted.topics is None:
             topics = self._all_offsets(shard, wanted.group_id, version, require_stable)
@@ -77,7 +77,7 @@ class Fetches:
                 # Consumers before 3.9 do not know what to do about a time-out here.
                 moved = ErrorCode.NOT_COORDINATOR
                 error = moved if written.error is ErrorCode.REQUEST_TIMED_OUT else error_for_commits(written.error)
-                arrived(_failed_fetch(wanted, error, version))
+                arrived(refused_fetch(wanted, error, version))
 
         self._runtime.schedule_write(shard.partition, ()).then(settled)
 
@@ -87,7 +87,7 @@ class Fetches:
         for topic in wanted.topics or ():
             name = self._topics.name_of(topic.topic_id) if version >= TOPIC_ID_VERSION else topic.name
             if name is None:
-                partitions = [_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+                partitions = [no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
                 unknown.append(TopicAnswer(topic_id=topic.topic_id, partitions=partitions))
                 continue
             partitions = [
@@ -111,10 +111,10 @@ def _offset_answer(
     shard: GroupShard, group_id: str, topic: str, partition: int, require_stable: bool
 ) -> PartitionAnswer:
     if require_stable and shard.offsets.is_pending(group_id, topic, partition):
-        return _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = shard.offsets.get(group_id, topic, partition)
     if committed is None:
-        return _no_offset(partition, ErrorCode.NONE)
+        return no_offset(partition, ErrorCode.NONE)
     return PartitionAnswer(
         partition_index=partition,
         committed_offset=committed.offset,
@@ -123,7 +123,7 @@ def _offset_answer(
     )
 
 
-def _no_offset(partition: int, error: ErrorCode) -> PartitionAnswer:
+def no_offset(partition: int, error: ErrorCode) -> PartitionAnswer:
     return PartitionAnswer(
         partition_index=partition,
         committed_offset=NO_OFFSET,
@@ -133,7 +133,7 @@ def _no_offset(partition: int, error: ErrorCode) -> PartitionAnswer:
     )
 
 
-def _as_fetch_group(request: OffsetFetchRequest) -> Wanted:
+def as_fetch_group(request: OffsetFetchRequest) -> Wanted:
     topics = None
     if request.topics is not None:
         topics = [
@@ -143,18 +143,18 @@ def _as_fetch_group(request: OffsetFetchRequest) -> Wanted:
     return Wanted(group_id=request.group_id, topics=topics)
 
 
-def _failed_fetch(wanted: Wanted, error: ErrorCode, version: int) -> GroupAnswer:
+def refused_fetch(wanted: Wanted, error: ErrorCode, version: int) -> GroupAnswer:
     if version >= GROUP_ERROR_VERSION:
         return GroupAnswer(group_id=wanted.group_id, error_code=error)
     # Version 1 has no error of its own, so every partition carries it.
     topics = [
-        TopicAnswer(name=topic.name, partitions=[_no_offset(index, error) for index in topic.partition_indexes])
+        TopicAnswer(name=topic.name, partitions=[no_offset(index, error) for index in topic.partition_indexes])
         for topic in wanted.topics or ()
     ]
     return GroupAnswer(group_id=wanted.group_id, topics=topics, error_code=error)
 
 
-def _fetch_response(groups: Iterable[GroupAnswer], version: int) -> OffsetFetchResponse:
+def fetch_response(groups: Iterable[GroupAnswer], version: int) -> OffsetFetchResponse:
     if version >= SEVERAL_GROUPS_VERSION:
         return OffsetFetchResponse(groups=list(groups))
     (group,) = groups

@@ -8,7 +8,13 @@ from fencepost.broker import events
 from fencepost.broker.events import event_fields
 
 _ERRORS = (events.HandlerFailed, events.StorageFailed)
-_WARNINGS = (events.MalformedRequest, events.ConnectionRefused, events.BatchRefused, events.CompactionFailed)
+_WARNINGS = (
+    events.MalformedRequest,
+    events.ConnectionRefused,
+    events.BatchRefused,
+    events.AccessDenied,
+    events.CompactionFailed,
+)
 # Told by metrics, too many for a log.
 _SILENT = (events.DuplicateBatch,)
 

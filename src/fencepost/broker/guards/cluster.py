@@ -10,6 +10,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,
@@ -22,6 +24,8 @@ from fencepost.wire.messages import (
     DescribeClusterResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     FindCoordinatorRequest,
@@ -153,6 +157,25 @@ def alter_client_quotas(visit: Visit, request: AlterClientQuotasRequest) -> Any:
     )
 
 
+def describe_user_scram_credentials(visit: Visit, request: DescribeUserScramCredentialsRequest) -> Any:
+    if visit.access.may_cluster(AclOperation.DESCRIBE):
+        return visit.pass_on(request)
+    result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+    return DescribeUserScramCredentialsResponse(
+        error_code=REFUSED, error_message=MESSAGE, results=[result(error_code=REFUSED, error_message=MESSAGE)]
+    )
+
+
+def alter_user_scram_credentials(visit: Visit, request: AlterUserScramCredentialsRequest) -> Any:
+    if visit.access.may_cluster(AclOperation.ALTER):
+        return visit.pass_on(request)
+    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    return AlterUserScramCredentialsResponse(
+        results=[result(user=user, error_code=REFUSED, error_message=MESSAGE) for user in users]
+    )
+
+
 def update_features(visit: Visit, request: UpdateFeaturesRequest) -> Any:
     if visit.access.may_cluster(AclOperation.ALTER):
         return visit.pass_on(request)
@@ -161,6 +184,8 @@ def update_features(visit: Visit, request: UpdateFeaturesRequest) -> Any:
 
 GUARDS: dict[ApiKey, Guard | None] = {
     ApiKey.API_VERSIONS: None,
+    ApiKey.SASL_HANDSHAKE: None,
+    ApiKey.SASL_AUTHENTICATE: None,
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_ACLS: describe_acls,
@@ -171,5 +196,7 @@ GUARDS: dict[ApiKey, Guard | None] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
     ApiKey.UPDATE_FEATURES: update_features,
 }

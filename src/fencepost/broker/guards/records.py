@@ -34,10 +34,11 @@ REPLICA_STATE_VERSION = 15
 
 
 def produce(visit: Visit, request: ProduceRequest) -> Any:
-    if (
-        request.transactional_id is not None
-        and carries_transactional_records(request)
-        and not visit.access.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    # Of any batch, not of the first only; and whoever names no id owns none (CVE-2018-17196).
+    transactional_id = request.transactional_id
+    if carries_transactional_records(request) and (
+        transactional_id is None
+        or not visit.access.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     ):
         return refuse_all(visit.call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
@@ -74,7 +75,10 @@ def produce(visit: Visit, request: ProduceRequest) -> Any:
 
 
 def fetch(visit: Visit, request: FetchRequest) -> Any:
-    """A consumer's topics are looked at by the handler, which knows its session; a follower needs one right for all."""
+    """A consumer's topics are looked at by the handler, which knows its session; a follower needs one right for all.
+
+    Who claims to be a follower is not taken at their word (CVE-2018-1288).
+    """
     is_old = visit.version < REPLICA_STATE_VERSION
     replica_id = request.replica_id if is_old else request.replica_state.replica_id
     if replica_id < 0:

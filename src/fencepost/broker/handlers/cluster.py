@@ -32,10 +32,9 @@ def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) ->
                 errors[at] = (error.code, error.message)
     result = UpdateFeaturesResponse.UpdatableFeatureResult
     response = UpdateFeaturesResponse(error_message=None)
-    if call.version >= 2:
-        first = next((error for error in errors if error[0]), None)
-        if first is not None:
-            response.error_code, response.error_message = first
+    first = next((error for error in errors if error[0]), None)
+    if first is not None:
+        response.error_code, response.error_message = first
         return response
     response.results = [
         result(feature=update.feature, error_code=code, error_message=message)

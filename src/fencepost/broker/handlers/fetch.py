@@ -9,9 +9,11 @@ from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.fetch_sessions import FetchSession, Wanted
 from fencepost.broker.partition import Partition
+from fencepost.broker.security.access import Access
 from fencepost.log.open_transactions import PACKED_BYTES
 from fencepost.ports import Timer
 from fencepost.promise import Promise
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.encoding import PackedStructs
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -41,11 +43,12 @@ def fetch(node: "Node", call: Call, request: FetchRequest) -> FetchResponse | Pr
 class _Attempt:
     """One reading of everything that a fetch asks for."""
 
-    __slots__ = ("call", "is_final", "node", "request", "results", "session", "size")
+    __slots__ = ("access", "call", "is_final", "node", "request", "results", "session", "size")
 
     def __init__(self, node: "Node", call: Call, request: FetchRequest, session: FetchSession) -> None:
         self.node = node
         self.call = call
+        self.access = call.access
         self.request = request
         self.session = session
         self.results: list[tuple[Wanted, _PartitionData]] = []
@@ -110,6 +113,8 @@ class _Attempt:
         return True
 
     def partition(self, wanted: Wanted) -> Partition:
+        if self.access is not None:
+            self._check_readable(self.access, wanted)
         if self.session.uses_topic_ids:
             partition = self.node.partition_by_id(wanted.topic_id, wanted.index)
         else:
@@ -117,6 +122,17 @@ class _Attempt:
         if partition.failure is not None:
             raise partition.failure
         return partition
+
+    def _check_readable(self, access: Access, wanted: Wanted) -> None:
+        """At every reading, since a session and a parked fetch may outlive the right to read."""
+        name = wanted.topic
+        if self.session.uses_topic_ids:
+            topic = self.node.metadata.topics_by_id.get(wanted.topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            name = topic.name
+        if not access.may(AclOperation.READ, ResourceType.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def response(self) -> FetchResponse:
         session = self.session

@@ -65,16 +65,16 @@ def produce(
     node: Node, call: Call, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     if request.transactional_id is None:
-        if _has_transactional_records(request):
-            return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if carries_transactional_records(request):
+            return refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if request.acks not in _ACKS:
-            return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+            return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
         return _append(node, call, request, {})
     batches = _transactional_batches(request)
     if len({header.producer_id for _, _, header in batches}) > 1:
-        return _refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.acks not in _ACKS:
-        return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     verdicts, to_ask = _begin_verification(node, call, batches)
     if to_ask:
         return _produce_verified(node, call, request, verdicts, to_ask)
@@ -126,7 +126,7 @@ def _append(
                 waiting.append((partition, appended.last_offset, answer))
     if acks == ACKS_NONE:
         if has_error:
-            _refuse_silently(call)
+            refuse_silently(call)
         return None
     return _when_all_durable(response, waiting) if waiting else response
 
@@ -266,7 +266,7 @@ def _tell_duplicate(node: Node, partition: Partition, records: Buffer, appended:
     )
 
 
-def _has_transactional_records(request: ProduceRequest) -> bool:
+def carries_transactional_records(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None and has_transactional_records(data.records):
@@ -286,14 +286,14 @@ def _refuse(answer: _PartitionResponse, error: KafkaError, partition: Partition 
         answer.log_start_offset = partition.log.log_start_offset
 
 
-def _refuse_silently(call: Call) -> None:
+def refuse_silently(call: Call) -> None:
     """Nobody reads an answer to acks=0; a closed connection is the only way to tell, as in Kafka."""
     call.connection.close("a batch sent with acks=0 was refused")
 
 
-def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
     if request.acks == ACKS_NONE:
-        _refuse_silently(call)
+        refuse_silently(call)
         return None
     response = ProduceResponse()
     for topic in request.topic_data:

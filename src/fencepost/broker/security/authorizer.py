@@ -2,8 +2,8 @@
 
 Pure: rules in, verdicts out. A rule applies to a resource if its pattern does (the same name, a prefix of it, or `*`),
 its principal and host are the caller's or open, and its operation is the one asked for, ALL, or for ALLOW one that
-implies it. One DENY that applies outweighs every ALLOW. Where nothing applies the answer is no, unless no rule speaks of
-the resource at all and `allow.everyone.if.no.acl.found` says otherwise.
+implies it. One DENY that applies outweighs every ALLOW. Where nothing applies the answer is no, unless no rule speaks
+of the resource at all and `allow.everyone.if.no.acl.found` says otherwise.
 
 Rules are kept as bits, one per operation, under the pattern, the principal and the host they name. A question is then a
 handful of look-ups, however many rules there are.

@@ -1,4 +1,4 @@
-"""ACL and quota calls: without an authorizer they answer SECURITY_DISABLED or nothing, as Kafka does."""
+"""DescribeClientQuotas (0-1) and AlterClientQuotas (0-1): there are no quotas, and none can be made."""
 
 from typing import TYPE_CHECKING
 
@@ -9,36 +9,12 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
-
-NO_AUTHORIZER = "No Authorizer is configured."
-
-
-def describe_acls(node: "Node", call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-
-
-def create_acls(node: "Node", call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
-    result = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[result for _ in request.creations])
-
-
-def delete_acls(node: "Node", call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    result = DeleteAclsResponse.DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
-    )
-    return DeleteAclsResponse(filter_results=[result for _ in request.filters])
 
 
 def describe_client_quotas(
@@ -64,9 +40,6 @@ def alter_client_quotas(node: "Node", call: Call, request: AlterClientQuotasRequ
 
 
 HANDLERS = {
-    ApiKey.DESCRIBE_ACLS: Handler(describe_acls),
-    ApiKey.CREATE_ACLS: Handler(create_acls),
-    ApiKey.DELETE_ACLS: Handler(delete_acls),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(describe_client_quotas),
     ApiKey.ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas),
 }
