@@ -29,6 +29,8 @@ VALUE_BYTES = 100
 TINY_ROWS, TINY_BATCHES, TINY_WARM_UP = PARTITIONS, 30, 10
 FILL_ROWS = 4_000
 TIMESTAMP_MS = 1_700_000_000_000
+KEPT = {"retention.ms": "-1"}
+"""The timestamps are old: a source topic must not lose its records to retention."""
 MARKERS_TIMEOUT_SECONDS = 60.0
 SIDES = ("Fencepost's source, exactly-once sink", "Spark's connector, at-least-once")
 
@@ -182,7 +184,7 @@ def fill(subject: Subject, topic: str, records: int) -> None:
     portion = min(FILL_ROWS, math.ceil(records / PARTITIONS))
     values = pa.array([_value(number) for number in range(portion)], pa.binary())
     with subject.connect() as connection:
-        connection.create_topic(topic, PARTITIONS, dict(subject.topic_configs))
+        connection.create_topic(topic, PARTITIONS, {**KEPT, **subject.topic_configs})
         written = number = 0
         while written < records:
             rows = values.slice(0, min(portion, records - written))

@@ -19,7 +19,7 @@ from fencepost.client.blocking import Admin
 from fencepost.spark import partition_kernels as kernels
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.routing import first_index, salts
-from fencepost.spark.workers import freeze_imports
+from fencepost.spark.workers import TaskCode, freeze_imports
 from fencepost.wire.arrow_records import decode_batches, encode_batches
 from fencepost.wire.batch import COMPRESSION_MASK, read_header
 
@@ -42,7 +42,7 @@ _NO_BYTES, _NO_OFFSETS, _NO_CHOICE = np.empty(0, np.uint8), np.empty(0, np.int32
 
 
 @dataclasses.dataclass(frozen=True)
-class Packer:
+class Packer(TaskCode):
     """Given to `mapInArrow`. `topic` None: each row names its own, in a column."""
 
     topic: str | None

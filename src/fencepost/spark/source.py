@@ -26,6 +26,7 @@ from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_offsets import OffsetRange, cut, offsets_of, starts_of, to_json
 from fencepost.spark.source_options import EARLIEST, Bound, SourceOptions, parse_source_options
 from fencepost.spark.source_progress import SourceProgress
+from fencepost.spark.workers import TaskCode
 
 FORMAT = "fencepost"
 
@@ -92,7 +93,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     return read_range(options, partition.range)
 
 
-class FencepostReader(DataSourceReader):
+class FencepostReader(TaskCode, DataSourceReader):
     """A batch read: everything between two bounds, as they are when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -116,7 +117,7 @@ class FencepostReader(DataSourceReader):
         return _read(self._options, partition)
 
 
-class FencepostStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FencepostStreamReader(TaskCode, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives in a Python process of the driver for as long as the query runs; copies of it read in the executors."""
 
     def __init__(self, options: SourceOptions) -> None:

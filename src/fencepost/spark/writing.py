@@ -15,7 +15,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.spark import write_errors
 from fencepost.spark.packing import split
-from fencepost.spark.workers import freeze_imports
+from fencepost.spark.workers import TaskCode, freeze_imports
 
 WRITTEN_DDL = "topic string, partition int, records bigint, failure string"
 _WRITTEN_SCHEMA = pa.schema(
@@ -30,7 +30,7 @@ _ATTEMPTS_PRIME = 97
 
 
 @dataclasses.dataclass(frozen=True)
-class Writer:
+class Writer(TaskCode):
     """Given to `mapInArrow(..., barrier=True)`. Answers with what was acknowledged, or with why it could not be."""
 
     handle: TransactionHandle
