@@ -171,10 +171,15 @@ class RecordedReader:
         bootstrap: str,
         partitions: list[tuple[str, int]],
         isolation: str = READ_COMMITTED,
+        name: Callable[[Message], str] | None = None,
     ) -> None:
+        """`name` is given every record and says which value the history knows it by."""
         self._recorder = recorder
         self._process = process
         self._isolation = isolation
+        self._name = name or text_of
+        self.positions: dict[str, int] = {}
+        """Where partitions were last seen to end."""
         self._partitions = partitions
         self.consumer = Consumer(
             {
@@ -195,8 +200,11 @@ class RecordedReader:
     def poll(self, seconds: float = 0.1) -> int:
         """One poll. Returns how many values it gave."""
         operation = self._recorder.poll(self._process, self._isolation)
-        records, _ = sort_out(self.consumer.consume(200, seconds))
+        records, ended = sort_out(self.consumer.consume(200, seconds), self._name)
         operation.polled(records)
+        if ended:
+            operation.passed(ended)
+            self.positions.update(ended)
         operation.ok()
         return sum(map(len, records.values()))
 
@@ -218,10 +226,10 @@ class RecordedReader:
         for _ in range(int(READ_SECONDS / 0.1)):
             if not left:
                 break
-            records, ended = sort_out(self.consumer.consume(500, 0.1))
+            records, ended = sort_out(self.consumer.consume(500, 0.1), self._name)
             if records:
                 operation.polled(records)
-            left -= ended
+            left -= ended.keys()
             count += sum(map(len, records.values()))
         assert not left, f"{sorted(left)} have no end"
         operation.ok()
@@ -231,24 +239,30 @@ class RecordedReader:
         self.consumer.close()
 
 
-def sort_out(messages: list[Message]) -> tuple[dict[str, list[tuple[int, str]]], set[str]]:
-    """Records by partition, and the partitions whose end was reached."""
+def sort_out(
+    messages: list[Message], name: Callable[[Message], str]
+) -> tuple[dict[str, list[tuple[int, str]]], dict[str, int]]:
+    """Records by partition, and where partitions end whose end was reached."""
     records: dict[str, list[tuple[int, str]]] = {}
-    ended: set[str] = set()
+    ended: dict[str, int] = {}
     for message in messages:
-        topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            assert topic is not None
-            assert partition is not None
-            ended.add(name_of(topic, partition))
-        elif error is None:
-            assert topic is not None
-            assert partition is not None
-            assert offset is not None
-            assert isinstance(value, bytes)
-            records.setdefault(name_of(topic, partition), []).append((offset, value.decode()))
+        topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            continue
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        if error is not None:
+            ended[name_of(topic, partition)] = offset
+        else:
+            records.setdefault(name_of(topic, partition), []).append((offset, name(message)))
     return records, ended
+
+
+def text_of(message: Message) -> str:
+    value = message.value()
+    assert isinstance(value, bytes)
+    return value.decode()
 
 
 _serial = itertools.count()

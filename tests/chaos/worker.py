@@ -15,7 +15,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from fencepost.history import HistoryRecorder, JsonLines
-from tests.chaos.recorded import CALL_SECONDS, NETWORK, ProducerLost, RecordedProducer, RecordedReader, name_of
+from tests.chaos.recorded import (
+    CALL_SECONDS,
+    NETWORK,
+    ProducerLost,
+    RecordedProducer,
+    RecordedReader,
+    name_of,
+    text_of,
+)
 
 INPUT, OUTPUT = "input", "output"
 OUTPUT_PARTITIONS = 3
@@ -170,10 +178,10 @@ class Worker:
                 if not messages:
                     continue
                 operation = producer.begin()
-                operation.polled({name_of(INPUT, 0): [(int(each.offset() or 0), _text(each)) for each in messages]})
+                operation.polled({name_of(INPUT, 0): [(int(each.offset() or 0), text_of(each)) for each in messages]})
                 for message in messages:
                     partition = (message.offset() or 0) % OUTPUT_PARTITIONS
-                    producer.send(OUTPUT, partition, f"copy of {_text(message)}")
+                    producer.send(OUTPUT, partition, f"copy of {text_of(message)}")
                 following = TopicPartition(INPUT, 0, int(messages[-1].offset() or 0) + 1)
                 producer.send_offsets([following], GROUP, consumer)
                 if not self._end(producer):
@@ -204,12 +212,6 @@ class Worker:
         while not self.is_stopping:
             reader.poll()
         reader.close()
-
-
-def _text(message: Message) -> str:
-    value = message.value()
-    assert isinstance(value, bytes)
-    return value.decode()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pyspark
 from tests.spark.chaos.processes import signal_all
 
 HOME = Path(pyspark.__file__).parent
+HOST = "127.0.0.1"
 START_SECONDS = 120
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
@@ -40,7 +41,8 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, workers: int = 2, cores: int = 1) -> Iterator[Cluster]:
+def standalone_cluster(directory: Path, hosts: Sequence[str] = (HOST, HOST), cores: int = 1) -> Iterator[Cluster]:
+    """A worker on each of the hosts. All of 127.0.0.0/8 is this machine, but to Spark two addresses are two hosts."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "sitecustomize.py").write_text(WITHOUT_FENCEPOST)
     python = directory / "python"
@@ -48,12 +50,12 @@ def standalone_cluster(directory: Path, workers: int = 2, cores: int = 1) -> Ite
     python.chmod(0o755)
     started: list[subprocess.Popen[bytes]] = []
     try:
-        master = _launch(directory, "master", MASTER_CLASS, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        master = _launch(directory, "master", HOST, MASTER_CLASS, "--port", "0", "--webui-port", "0")
         started.append(master)
         url = _await(directory / "master.log", URL, master)
-        for number in range(workers):
+        for number, host in enumerate(hosts):
             worker = _launch(
-                directory, f"worker-{number}", WORKER_CLASS, "--host", "127.0.0.1", "--webui-port", "0",
+                directory, f"worker-{number}", host, WORKER_CLASS, "--webui-port", "0",
                 "--cores", str(cores), "--memory", "1g", "--work-dir", str(directory / f"work-{number}"), url,
             )  # fmt: skip
             started.append(worker)
@@ -66,14 +68,14 @@ def standalone_cluster(directory: Path, workers: int = 2, cores: int = 1) -> Ite
             process.wait()
 
 
-def _launch(directory: Path, name: str, main: str, *arguments: str) -> "subprocess.Popen[bytes]":
+def _launch(directory: Path, name: str, host: str, main: str, *arguments: str) -> "subprocess.Popen[bytes]":
     environment = {
-        **os.environ, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
+        **os.environ, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
     }  # fmt: skip
     with (directory / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [str(HOME / "bin" / "spark-class"), main, *arguments],
+            [str(HOME / "bin" / "spark-class"), main, "--host", host, *arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=directory,
         )  # fmt: skip
 

@@ -19,6 +19,6 @@ def test_the_shop_runs_on_a_cluster_and_survives_the_loss_of_a_machine(tmp_path:
             SHOP, broker, "TV2", tmp_path / "run", seed=2, kills=["machine"],
             master=cluster.url, environment={"PYSPARK_PYTHON": cluster.python}, machines=cluster.workers,
         )  # fmt: skip
-    assert result.verdict.is_clean, result.verdict
+    assert result.verdict.is_clean, str(result.verdict)
     assert result.verdict.outputs == 2 * result.verdict.inputs > 0
     assert result.kills == {"machine": 1}

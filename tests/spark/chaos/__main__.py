@@ -1,10 +1,11 @@
 """The long run: every example on both brokers and both protocols under random kills; prints a table.
 
-python -m tests.spark.chaos [--kills 10] [--seed N] [--only shop/fencepost/TV2]
+python -m tests.spark.chaos [--kills 10] [--seed N] [--only shop/fencepost/TV2] [--histories DIR]
 """
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10, help="of each cell, sleeping drivers included")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     parser.add_argument("--only", default="", help="the cells whose names contain this")
+    parser.add_argument("--histories", type=Path, metavar="DIR", help="keep the histories, for fencepost check-history")
     given = parser.parse_args()
     source = random.Random(given.seed)
     results: list[Result] = []
@@ -46,6 +48,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="chaos-") as directory, kind() as broker:
             results.append(chaos(example, broker, protocol, Path(directory), given.seed, kills))
             print(results[-1].verdict, flush=True)
+            if given.histories is not None:
+                given.histories.mkdir(parents=True, exist_ok=True)
+                shutil.copy(results[-1].history, given.histories / f"{name.replace('/', '-')}.jsonl")
     print("| " + " | ".join(HEADS) + " |")
     print("|" + "---|" * len(HEADS))
     for result in results:

@@ -1,16 +1,15 @@
 """One run: a pipeline on a local cluster of Spark, fed all along, killed again and again, watched and judged.
 
-Kills wait for their moment: some batch has been committed since the last one, and a transaction is open.
+Kills wait for their moment: some batch has been committed since the last one, and a transaction is open. What the
+clients, the drivers and the executors ask and are told is one history, which `fencepost check-history` can read.
 """
 
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,23 +17,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pyspark
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError
 from fencepost.client.values import NewTopic
+from fencepost.history import HistoryRecorder, JsonLines, check, read_files
 from tests.peers.broker_process import BrokerProcess
-from tests.spark.chaos.examples import INPUT_PARTITIONS, OUTPUT_PARTITIONS, Example, encode
+from tests.spark.chaos.clients import Feeder, OffsetWatcher, Output, Watcher, read_everything, stable_ends
+from tests.spark.chaos.due import Place, with_what_is_due
+from tests.spark.chaos.examples import INPUT_PARTITIONS, OUTPUT_PARTITIONS, Example, Row
+from tests.spark.chaos.failures import failures_environment, planted_failures
 from tests.spark.chaos.processes import executors, python_workers, signal_all
-from tests.spark.chaos.verdict import Origin, Output, Verdict, judge
+from tests.spark.chaos.verdict import Verdict, judge
+from tests.spark.chaos.wire import PipelineTap
 
 FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 MASTER = "local-cluster[2,1,768]"
 VICTIMS = ("driver", "executor", "worker", "broker", "sleeper")
 ROWS_PER_BATCH = 60
-INPUTS_PER_SECOND = 60
-AHEAD_MAX = 4 * ROWS_PER_BATCH
+AHEAD_MAX = 2 * ROWS_PER_BATCH
 # A machine under load starts Spark slowly; nothing here is decided by these but how long a failure takes.
 STALL_SECONDS = 300.0
 OPEN_TRANSACTION_SECONDS = 5.0
@@ -67,8 +69,12 @@ class Result:
     in_transaction: int = 0
     """Of kills and sleeping drivers, those before which an open transaction had just been seen."""
     starts: int = 0
+    task_failures: Counter[str] = field(default_factory=Counter)
+    """Of tasks of the pipeline's own function: by chance, and planted."""
     seconds: float = 0.0
-    verdict: Verdict = field(default_factory=Verdict)
+    inputs: dict[Place, Row] = field(default_factory=dict)
+    verdict: Verdict = field(init=False)
+    history: Path = field(init=False)
 
     @property
     def kill_count(self) -> int:
@@ -76,19 +82,20 @@ class Result:
         return sum(self.kills.values()) - self.kills["sleeper"]
 
     def row(self) -> list[str | int]:
-        verdict = self.verdict
+        verdict, anomalies, done = self.verdict, self.verdict.anomalies, self.verdict.report.operations
         return [
             self.example, self.broker, self.protocol, self.kill_count, self.kills["sleeper"], self.in_transaction,
-            verdict.inputs,
-            verdict.outputs, verdict.lost, verdict.duplicated, verdict.torn, verdict.disagreeing, verdict.reordered,
-            verdict.invented + verdict.taken_back, f"{self.seconds:.0f} s",
+            self.task_failures.total(), verdict.inputs, verdict.outputs,
+            f"{done['txn', 'ok']}, {done['txn', 'fail']}, {done['txn', 'info']}",
+            anomalies["lost"], anomalies["duplicated"], anomalies["torn"], anomalies["other"],
+            verdict.disagreeing, verdict.reordered, f"{self.seconds:.0f} s",
         ]  # fmt: skip
 
 
 HEADS = (
-    "example", "broker", "protocol", "kills", "sleeping drivers", "open transaction seen",
-    "inputs", "outputs", "lost", "duplicated", "torn",
-    "disagreeing", "reordered", "invented or taken back", "took",
+    "example", "broker", "protocol", "kills", "sleeping drivers", "open transaction seen", "failed tasks",
+    "inputs", "outputs", "transactions committed, aborted, unknown", "lost", "duplicated", "torn", "other anomalies",
+    "disagreeing", "reordered", "took",
 )  # fmt: skip
 
 
@@ -104,44 +111,83 @@ class ChaosRun:
         *,
         master: str = MASTER,
         environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
         machines: Sequence[int] = (),
     ) -> None:
         """`machines`: processes of a cluster's workers; the victim `machine` is one of them and all that runs on it."""
         self.result = Result(example.name, broker.name, protocol, seed)
+        self.result.history = directory / "history.jsonl"
+        self._events: list[dict[str, Any]] = []
+        self._recorder = HistoryRecorder(self._events.append, time.monotonic)
         self._example = example
         self._broker = broker
         self._directory = directory
         self._random = random.Random(seed)
         self._kills = kills
         self._master = master
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**os.environ, **failures_environment(directory, seed), **(environment or {})}
+        self._settings = {**SPARK_SETTINGS, **(settings or {})}
         self._machines = list(machines)
         self._drivers: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> Result:
         began = time.monotonic()
         self._prepare_cluster()
-        self._watcher = Watcher(self._broker.bootstrap_servers, self._example)
-        self._feeder = Feeder(self._broker.bootstrap_servers, self._example, self._progress)
+        servers = self._broker.bootstrap_servers
+        self._watcher = Watcher(servers, self._example, self._recorder)
+        self._offsets = OffsetWatcher(servers, self._example, self._recorder)
+        self._feeder = Feeder(servers, self._example, self._recorder, self._progress, AHEAD_MAX)
+        clients = self._clients = (self._feeder, self._watcher, self._offsets)
         try:
-            self._start_driver()
-            for victim in self._kills:
-                self._wait_for_progress()
-                self._kill(victim)
-                print(f"{self._example.name}: {victim} killed; {self._progress()} outputs so far", flush=True)
-            self._wait_for_progress()
-            self._feeder.stop()
-            self._wait(lambda: self._progress() >= 2 * len(self._feeder.origins), "the last inputs are not processed")
+            with PipelineTap(self._broker.address, self._example, self._recorder) as self._tap:
+                for client in clients:
+                    client.start()
+                try:
+                    self._disturb()
+                finally:
+                    for driver in self._drivers:
+                        signal_all(driver.pid, signal.SIGKILL)
+                        driver.wait()
+            self._wait_for_the_watcher()
         finally:
-            for driver in self._drivers:
-                signal_all(driver.pid, signal.SIGKILL)
-                driver.wait()
-            self._feeder.stop()
-            self._watcher.stop()
-        outputs = read_committed(self._broker.bootstrap_servers, self._example.outputs)
-        self.result.verdict = judge(self._example, self._feeder.origins, outputs, self._watcher.outputs)
+            for client in clients:
+                client.stopping.set()
+        for client in clients:
+            client.stop()
+        outputs = read_everything(servers, self._example, self._recorder)
+        self._judge(outputs)
         self.result.seconds = time.monotonic() - began
         return self.result
+
+    def _disturb(self) -> None:
+        self._start_driver()
+        for victim in self._kills:
+            self._wait_for_progress()
+            self._kill(victim)
+            print(f"{self._example.name}: {victim} killed; {self._progress()} outputs so far", flush=True)
+        self._wait_for_progress()
+        self._feeder.stop()
+        ends = self._feeder.ends()
+        self._wait(lambda: self._offsets.offsets == ends, "the last inputs are not processed")
+
+    def _wait_for_the_watcher(self) -> None:
+        """Until nothing is open and all that is committed was given to it."""
+        deadline = time.monotonic() + STALL_SECONDS
+        while (ends := stable_ends(self._broker.bootstrap_servers, self._example)) is None:
+            assert time.monotonic() < deadline, "a transaction is left open"
+        while not self._watcher.has_reached(ends):
+            assert time.monotonic() < deadline, "the outputs cannot be read to their end"
+            time.sleep(POLL_SECONDS)
+
+    def _judge(self, outputs: list[Output]) -> None:
+        """By the file that is left, as anybody could."""
+        with JsonLines(self.result.history) as sink:
+            for event in with_what_is_due(self._events, self._example, self._feeder.inputs):
+                sink(event)
+        report = check(read_files([self.result.history]))
+        self.result.verdict = judge(self._example, self._feeder.inputs, outputs, report)
+        self.result.task_failures = planted_failures(self._directory)
+        self.result.inputs = self._feeder.inputs
 
     def _prepare_cluster(self) -> None:
         with Admin(self._broker.bootstrap_servers) as admin:
@@ -157,9 +203,9 @@ class ChaosRun:
         self.result.starts += 1
         log = self._directory / f"driver-{self.result.starts}.log"
         local = self._directory / f"local-{self.result.starts}"
-        settings = {**SPARK_SETTINGS, "spark.local.dir": str(local)}
+        settings = {**self._settings, "spark.local.dir": str(local)}
         command = [
-            FENCEPOST, "run", str(self._example.file), "--bootstrap-server", self._broker.bootstrap_servers,
+            FENCEPOST, "run", str(self._example.file), "--bootstrap-server", self._tap.bootstrap_servers,
             "--checkpoint", str(self._directory / "checkpoint"), "--master", self._master,
             "--rows-per-batch", str(ROWS_PER_BATCH), "--json",
             *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
@@ -184,14 +230,10 @@ class ChaosRun:
     # Kills
 
     def _kill(self, victim: str) -> None:
-        targets = {"executor": executors, "worker": python_workers}.get(victim)
-        pids: list[int] = []
         deadline = time.monotonic() + OPEN_TRANSACTION_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline:
             is_open = self._has_open_transaction(deadline)
-        if targets is not None:
-            self._wait(lambda: bool(pids.extend(targets(self._driver.pid)) or pids), f"there is no {victim}")
         time.sleep(self._random.choice((0.0, 0.02, 0.1)))
         self.result.in_transaction += is_open
         self.result.kills[victim] += 1
@@ -207,11 +249,15 @@ class ChaosRun:
         elif victim == "sleeper":
             self._replace_a_sleeping_driver()
         else:
-            pid = self._random.choice(pids)
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                self.result.kills[victim] -= 1
+            self._wait(lambda: self._kill_one_of(victim), f"there is no {victim}")
+
+    def _kill_one_of(self, kind: str) -> bool:
+        pids = {"executor": executors, "worker": python_workers}[kind](self._driver.pid)
+        try:
+            os.kill(self._random.choice(pids), signal.SIGKILL)
+        except (IndexError, ProcessLookupError):
+            return False  # there is none now, or it left before us
+        return True
 
     def _replace_a_sleeping_driver(self) -> None:
         """The old driver stops mid-way, a new one takes over and commits; then the old one wakes up."""
@@ -241,7 +287,7 @@ class ChaosRun:
     # Waiting
 
     def _progress(self) -> int:
-        return len(self._watcher.outputs)
+        return self._watcher.count
 
     def _wait_for_progress(self, watch: "subprocess.Popen[bytes] | None" = None) -> None:
         before = self._progress()
@@ -251,6 +297,8 @@ class ChaosRun:
         progress, since = self._progress(), time.monotonic()
         while not holds():
             time.sleep(POLL_SECONDS)
+            for client in self._clients:
+                client.check()
             if self._progress() != progress:
                 progress, since = self._progress(), time.monotonic()
             if (watch or self._driver).poll() is not None:
@@ -265,110 +313,6 @@ class ChaosRun:
 
     def _tail(self) -> str:
         return (self._directory / f"driver-{self.result.starts}.log").read_text(errors="replace")[-5000:]
-
-
-class Feeder:
-    """Writes inputs all the while, each exactly once, and remembers where each stands. Keeps a few batches ahead."""
-
-    def __init__(self, bootstrap: str, example: Example, outputs_so_far: Callable[[], int]) -> None:
-        self.origins: dict[str, Origin] = {}
-        self._outputs_so_far = outputs_so_far
-        self._example = example
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "log_level": 0}
-        )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._feed, daemon=True)
-        self._thread.start()
-
-    def _feed(self) -> None:
-        number = 0
-        while not self._stopping.wait(1 / INPUTS_PER_SECOND):
-            self._producer.poll(0)
-            if number - self._outputs_so_far() // 2 >= AHEAD_MAX:
-                continue
-            row = self._example.make_input(number)
-            name = next(iter(row.values()))
-            self._producer.produce(
-                self._example.source, encode(row), partition=number % INPUT_PARTITIONS,
-                on_delivery=lambda error, message, name=name: self._delivered(name, error, message),
-            )  # fmt: skip
-            number += 1
-        assert self._producer.flush(STALL_SECONDS) == 0
-
-    def _delivered(self, name: str, error: Any, message: Any) -> None:
-        assert error is None, error
-        self.origins[name] = Origin(message.partition(), message.offset())
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-class Watcher:
-    """A reader of committed records that runs all along."""
-
-    def __init__(self, bootstrap: str, example: Example) -> None:
-        self.outputs: list[Output] = []
-        self._stopping = threading.Event()
-        self._consumer = _consumer(bootstrap)
-        self._consumer.assign(_beginnings(example.outputs))
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while not self._stopping.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self.outputs.append(_output(message))
-        self._consumer.close()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-def read_committed(bootstrap: str, topics: tuple[str, ...]) -> list[Output]:
-    consumer = _consumer(bootstrap, eof=True)
-    consumer.assign(_beginnings(topics))
-    outputs, ended = [], set()
-    deadline = time.monotonic() + STALL_SECONDS
-    try:
-        while len(ended) < len(topics) * OUTPUT_PARTITIONS:
-            assert time.monotonic() < deadline, "the outputs cannot be read to their end"
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is None:
-                outputs.append(_output(message))
-                ended.discard((message.topic(), message.partition()))
-            elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                ended.add((message.topic(), message.partition()))
-    finally:
-        consumer.close()
-    return outputs
-
-
-def _consumer(bootstrap: str, *, eof: bool = False) -> confluent_kafka.Consumer:
-    return confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap, "group.id": "judge", "isolation.level": "read_committed",
-            "enable.auto.commit": False, "enable.partition.eof": eof, "log_level": 0,
-        }
-    )  # fmt: skip
-
-
-def _beginnings(topics: tuple[str, ...]) -> list[confluent_kafka.TopicPartition]:
-    beginning = confluent_kafka.OFFSET_BEGINNING
-    return [
-        confluent_kafka.TopicPartition(topic, partition, beginning)
-        for topic in topics
-        for partition in range(OUTPUT_PARTITIONS)
-    ]
-
-
-def _output(message: Any) -> Output:
-    return Output(message.topic(), message.partition(), message.offset(), json.loads(message.value()))
 
 
 def chaos(
