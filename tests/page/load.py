@@ -71,7 +71,7 @@ async def lay_scenes(bootstrap_servers: str) -> None:
         await auditing.commit()
     await _pipeline(bootstrap_servers)
     await _fenced(bootstrap_servers)
-    await hold(bootstrap_servers, "billing", "purchases", client_id="spark/app-7/billing/17")
+    await hold(bootstrap_servers, "billing", "purchases", "spark/app-7/billing/17", "auditors")
 
 
 async def hold(

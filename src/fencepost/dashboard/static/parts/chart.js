@@ -22,7 +22,7 @@ export function Chart({ title, fromS, series, unit, axisText }) {
       padding: [10, 4, 0, 0],
       scales: { y: { range: (_, low, high) => [0, niceTop(high)] } },
       axes: [
-        { ...axis, grid: { show: false }, space: 80, values: (_, ticks) => ticks.map(hourAndMinute) },
+        { ...axis, grid: { show: false }, space: 80, size: 26, values: (_, ticks) => ticks.map(hourAndMinute) },
         { ...axis, size: 48, space: 34, values: (_, ticks) => ticks.map(axisText) },
       ],
       series: [{}, ...series.map((each) => ({

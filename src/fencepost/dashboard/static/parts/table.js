@@ -12,7 +12,7 @@ export function Table({ caption, columns, rows, rowKey, sort }) {
     <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"} style=${each.width ? `width:${each.width}` : ""} />`)}</colgroup>
     <thead><tr>${columns.map((each) => html`<${Heading} key=${each.key} column=${each} sort=${sort} />`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each) => html`
-      <td key=${each.key} class=${cls(each.num && "num", each.wide && "only-wide", each.quiet && "quiet", each.wrap && "wrap")}>${each.cell(row)}</td>`)}</tr>`)}</tbody>
+      <td key=${each.key} class=${cls(each.num && "num", each.wide && "only-wide", each.quiet && "quiet", each.wrap && "wrap", each.time && "time")}>${each.cell(row)}</td>`)}</tr>`)}</tbody>
   </table>`;
 }
 

@@ -47,12 +47,12 @@ export function AbortDialog({ target, name, close }) {
   return html`<${Dialog} title=${isDone ? "Aborted" : `Abort ${name}?`} close=${close} footer=${footer}>
     ${isDone && html`<p data-aborted>The transaction of ${name} is aborted. Its producer will be told that it is fenced.</p>`}
     ${!isDone && plan === null && error === null && html`<p class="quiet" aria-busy="true">Looking what an abort would do …</p>`}
-    ${plan && html`<div data-plan>
+    ${plan && html`<div class="plan" data-plan>
       ${!isDone && html`<p>Nothing has been changed yet. This is what an abort would do:</p>`}
-      <div class="effects"><${Table} caption="What an abort does in each partition" columns=${COLUMNS} rows=${plan.effects} rowKey=${(row) => place(row.topic, row.partition)} /></div></div>
-      ${plan.text?.length > 0 && html`<ul style="margin:0;padding-left:18px">${plan.text.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`}`}
+      <div class="effects"><${Table} caption="What an abort does in each partition" columns=${COLUMNS} rows=${plan.effects} rowKey=${(row) => place(row.topic, row.partition)} /></div>
+      ${plan.text?.length > 0 && html`<ul>${plan.text.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`}</div>`}
     ${error && html`<p class="error" role="alert">${error.message}${error.next ? `: ${error.next}` : ""}</p>`}
-    ${!isDone && plan && html`<form id="abort" onSubmit=${abort}><label>Type <b>${name}</b> to confirm
+    ${!isDone && plan && html`<form id="abort" onSubmit=${abort}><label><span>Type <b>${name}</b> to confirm</span>
       <input type="text" value=${typed} autocomplete="off" spellcheck="false" onInput=${(event) => setTyped(event.target.value)} /></label></form>`}
   <//>`;
 }

@@ -29,10 +29,10 @@ function Lag({ partitions }) {
   ];
   return html`<div class="grid tiles">
       <div class="card tile"><div class="label">Records to read</div><div class="value" data-lag>${bounds(sum("lag_min"), sum("lag_max"), isCounted)}</div>
-        <div class="about">${sum("lag_min") === sum("lag_max") ? "counted" : "for certain – if open transactions commit"}</div></div>
+        <div class="about">${sum("lag_min") === sum("lag_max") ? "counted" : "at least – at most"}</div></div>
       <div class="card tile"><div class="label">Readable now</div><div class="value">${isCounted ? count(sum("readable")) : "–"}</div><div class="about">below the last stable offset</div></div>
       <div class="card tile"><div class="label">In open transactions</div><div class="value">${isCounted ? count(sum("open_records")) : "–"}</div><div class="about">count only if those commit</div></div>
-      <div class="card tile"><div class="label">Pending offsets</div><div class="value">${count(pending.length)}</div><div class="about">committed with an open transaction</div></div>
+      <div class="card tile"><div class="label">Pending offsets</div><div class="value">${count(pending.length)}</div><div class="about">wait for an open transaction</div></div>
     </div>
     <section class="card"><header><h2>Partitions</h2><span class="end">solid: for certain, striped: if open transactions commit</span></header>
       ${partitions.length

@@ -67,14 +67,14 @@ function Charts({ overview }) {
     { name: "Aborts", values: overview.rates.aborts, colour: "aborted", isDashed: true, text: rate },
   ];
   const latency = [
-    { name: "Median", values: overview.latency.p50_ms, colour: "accent", text: age },
-    { name: "99th percentile", values: overview.latency.p99_ms, colour: "ink-2", isDashed: true, text: age },
+    { name: "p50", values: overview.latency.p50_ms, colour: "accent", text: age },
+    { name: "p99", values: overview.latency.p99_ms, colour: "ink-2", isDashed: true, text: age },
   ];
   return html`<div class="grid two">
     <section class="card"><header><h2>Transactions per second</h2><${Key} series=${perSecond} /></header>
       <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${overview.rates.from_s} series=${perSecond} axisText=${rate} /></div></section>
     <section class="card"><header><h2>From decision to last marker</h2><${Key} series=${latency} /></header>
-      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete" unit="" fromS=${overview.latency.from_s} series=${latency} axisText=${age} /></div></section>
+      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete, median and 99th percentile" unit="" fromS=${overview.latency.from_s} series=${latency} axisText=${age} /></div></section>
   </div>`;
 }
 
@@ -94,6 +94,7 @@ function Held({ overview, passed }) {
 }
 
 function Recent({ rows }) {
+  const newest = [...rows].sort((a, b) => b.completed_ms - a.completed_ms).slice(0, 12);
   const columns = [
     { key: "id", title: "Transaction", cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>` },
     { key: "outcome", title: "Outcome", width: "116px", cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>` },
@@ -102,7 +103,7 @@ function Recent({ rows }) {
   ];
   return html`<section class="card"><header><h2>Just ended</h2><span class="end">newest first</span></header>
     ${rows.length
-      ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${rows.slice(0, 12)} rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
+      ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${newest} rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
       : html`<${Empty} title="Nothing has ended yet">Transactions appear here as they complete.<//>`}
   </section>`;
 }

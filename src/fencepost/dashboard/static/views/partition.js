@@ -11,7 +11,9 @@ import { AbortDialog } from "./abort_dialog.js";
 import { Strip } from "./strip.js";
 import { OFFSETS_MAX, OFFSETS_MIN, panned, within, zoomed } from "./strip_window.js";
 
-const ROWS_MAX = 100;
+const ROWS_MAX = 50;
+/** A transaction that has just begun is ordinary life; one that stays open holds its readers. */
+const HELD_AFTER_MS = 1000;
 
 export function Partition({ topic, partition }) {
   const [moved, setMoved] = useState(null), [chosen, setChosen] = useState(null), [aborting, setAborting] = useState(null);
@@ -21,7 +23,7 @@ export function Partition({ topic, partition }) {
   if (strip === null) return html`<${Head} title=${name} back="Partitions" backTo="#/partitions" />${refused ? html`<${Refused} error=${refused} />` : html`<${Waiting} what="the log" />`}`;
 
   const log = { start: strip.log_start_offset, end: strip.high_watermark };
-  const shown = moved ?? (strip.to > strip.from ? { from: strip.from, to: strip.to } : { from: strip.from, to: strip.from + OFFSETS_MIN });
+  const shown = moved ?? atEnd(strip);
   const piece = strip.pieces.find((each) => each.first_offset === chosen) ?? null;
   const holder = strip.last_stable_offset < strip.high_watermark ? strip.pieces.find((each) => each.kind === "open" && each.last_offset >= strip.last_stable_offset) : null;
   const move = (window) => setMoved(window);
@@ -42,8 +44,8 @@ export function Partition({ topic, partition }) {
         </div></header>
       <div class="body">${strip.high_watermark === strip.log_start_offset
         ? html`<div class="empty"><strong>The log is empty</strong></div>`
-        : html`<${Strip} strip=${strip} shown=${shown} move=${move} isFollowing=${moved === null} chosen=${chosen} choose=${setChosen} />`}</div>
-      ${strip.is_truncated && html`<div class="foot">Read were the offsets ${count(strip.from)}–${count(strip.to)}: there is more in this window than one look can show. Zoom in for the rest.</div>`}
+        : html`<${Strip} strip=${strip} shown=${shown} move=${move} chosen=${chosen} choose=${setChosen} />`}</div>
+      ${strip.is_truncated && (shown.from < strip.from || shown.to > strip.to) && html`<div class="foot">Read were the offsets ${count(strip.from)}–${count(strip.to)}: there is more in this window than one look can show. Zoom in for the rest.</div>`}
       <${Legend} />
       <${Facts} piece=${piece} markers=${strip.markers} abort=${abort} />
     </section>
@@ -51,10 +53,19 @@ export function Partition({ topic, partition }) {
     ${aborting && html`<${AbortDialog} target=${aborting.target} name=${aborting.name} close=${() => setAborting(null)} />`}`;
 }
 
+/** The end of the log, as far back as pieces are wide enough to be told apart. */
+function atEnd({ from, to, pieces }) {
+  const most = Math.min(140, Math.max(40, Math.floor(innerWidth / 9)));
+  const first = pieces.length > most ? pieces[pieces.length - most].first_offset : from;
+  return { from: first, to: Math.max(to, first + OFFSETS_MIN) };
+}
+
 function Standing({ strip, holder }) {
   if (strip.last_stable_offset >= strip.high_watermark) return html`<${Tag} state="none">nothing holds the readers<//>`;
+  const behind = `${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
+  if (holder && strip.at_ms - holder.from_ms < HELD_AFTER_MS) return html`<${Tag} state="none">readers follow closely, ${behind}<//>`;
   const by = holder?.transactional_id ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>` : holder ? ` by producer ${holder.producer_id}` : "";
-  return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
+  return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}`;
 }
 
 const Legend = () => html`<div class="legend" aria-label="Legend">
@@ -84,9 +95,9 @@ function Pieces({ pieces, shown, choose }) {
   const rows = pieces.filter((piece) => piece.last_offset >= shown.from && piece.first_offset < shown.to);
   if (!rows.length) return null;
   const columns = [
-    { key: "offsets", title: "Offsets", cell: (row) => html`<a href="#" data-row onClick=${(event) => { event.preventDefault(); choose(row.first_offset); }}>${count(row.first_offset)}${row.last_offset > row.first_offset ? `–${count(row.last_offset)}` : ""}</a>` },
-    { key: "kind", title: "Kind", width: "128px", cell: (row) => html`<${Tag} state=${row.kind} />` },
-    { key: "records", title: "Records", num: true, width: "92px", cell: (row) => count(row.records) },
+    { key: "offsets", title: "Offsets", time: true, width: "30%", cell: (row) => html`<a href="#" data-row onClick=${(event) => { event.preventDefault(); choose(row.first_offset); }}>${count(row.first_offset)}${row.last_offset > row.first_offset ? `–${count(row.last_offset)}` : ""}</a>` },
+    { key: "kind", title: "Kind", width: "112px", cell: (row) => html`<${Tag} state=${row.kind} />` },
+    { key: "records", title: "Records", num: true, width: "80px", cell: (row) => count(row.records) },
     { key: "who", title: "Transaction", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : html`<span class="quiet">${row.producer_id >= 0 ? `producer ${row.producer_id}` : "–"}</span>`) },
     { key: "when", title: "Written", num: true, wide: true, quiet: true, width: "136px", cell: (row) => moment(row.from_ms, true) },
   ];

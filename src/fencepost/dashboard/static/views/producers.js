@@ -23,13 +23,13 @@ export function Producers({ query }) {
     { key: "epoch", title: "Epoch", num: true, width: "76px", cell: (row) => row.producer_epoch },
     { key: "where", title: "Partition", cell: (row) => html`<a href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}</a>` },
     { key: "name", title: "Transactional id", wide: true, cell: (row) => row.transactional_id ?? html`<span class="quiet">not transactional, or not known</span>` },
-    { key: "sequence", title: "Last sequence", num: true, wide: true, width: "128px", cell: (row) => count(row.last_sequence) },
+    { key: "sequence", title: "Last sequence", num: true, wide: true, width: "128px", cell: (row) => (row.last_sequence < 0 ? html`<span class="quiet">–</span>` : count(row.last_sequence)) },
     { key: "open", title: "Open from", num: true, width: "110px", cell: (row) => (row.transaction_start_offset === null || row.transaction_start_offset < 0 ? html`<span class="quiet">–</span>` : count(row.transaction_start_offset)) },
     { key: "last", title: "Last wrote", num: true, wide: true, quiet: true, width: "124px", cell: (row) => moment(row.last_timestamp_ms) },
   ];
   return html`<${Head} title="Producers" />
     <section class="card" aria-label="Producers">
-      <div class="controls"><${SearchField} value=${text} change=${(next) => { setText(next); setOffset(0); }} label="Search producer id or transactional id" /></div>
+      <div class="controls"><${SearchField} value=${text} change=${(next) => { setText(next); setOffset(0); }} label="Search producer or transactional id" /></div>
       ${found === null
         ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
         : found.rows.length === 0

@@ -8,7 +8,7 @@ const HEIGHT = LABELS + STRIP + MARKERS + AXIS;
 const CLICK_PX = 4;
 
 /** strip: the document; shown: the window; move(window | null): null follows the end; chosen: an offset. */
-export function Strip({ strip, shown, move, isFollowing, chosen, choose }) {
+export function Strip({ strip, shown, move, chosen, choose }) {
   const place = useRef(null), drag = useRef(null);
   const [width, setWidth] = useState(0);
   const log = { start: strip.log_start_offset, end: strip.high_watermark };

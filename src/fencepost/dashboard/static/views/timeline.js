@@ -105,8 +105,8 @@ function Moments({ history, from, to }) {
   if (!history) return null;
   const rows = history.filter((each) => each.time_ms >= from && each.time_ms <= to).slice(-ROWS_MAX);
   const columns = [
-    { key: "time", title: "Time", width: "136px", quiet: true, cell: (row) => moment(row.time_ms, true) },
-    { key: "kind", title: "Kind", width: "92px", cell: (row) => KINDS[row.kind] ?? row.kind },
+    { key: "time", title: "Time", width: "112px", quiet: true, time: true, cell: (row) => moment(row.time_ms, true) },
+    { key: "kind", title: "Kind", width: "92px", wide: true, cell: (row) => KINDS[row.kind] ?? row.kind },
     { key: "text", title: "What happened", wrap: true, cell: (row) => row.text },
   ];
   return html`<${Table} caption="The timeline as a table, oldest first" columns=${columns} rows=${rows.map((row, at) => ({ ...row, key: `${row.time_ms}/${row.kind}/${at}` }))} rowKey=${(row) => row.key} />

@@ -7,7 +7,7 @@ import { age, clock, count, place, plural } from "../lib/format.js";
 import { look } from "../parts/tags.js";
 
 export const GAP_MIN = 30;
-const PAD = 14, LANE = 50, BAR = 26, CHAR = 6.3;
+const PAD = 8, LANE = 50, BAR = 26, CHAR = 6.3;
 const AXIS_TOP = 24, FLAG_ROW = 24, FLAG_ROWS_MAX = 6;
 
 /** Every distinct time in the lanes, oldest first. */
@@ -94,7 +94,7 @@ function stateItems(lanes, x, sees, edge, y, items) {
     if (x2 - x1 < 0.5) return;
     items.push({
       key: `state/${change.offset}`, kind: "state", look: look(state), isPrepared: state.startsWith("Prepare"), x1, x2, y: y + 16, h: BAR, time: change.time_ms,
-      inside: cut(state, x2 - x1), title: state,
+      inside: cut(state, x2 - x1) || cut(state.replace(/Commit|Abort/, ""), x2 - x1), title: state,
       words: `from ${clock(change.time_ms, true)}, producer epoch ${change.epoch}${next ? `, for ${age(next.time_ms - change.time_ms)}` : ", and still"}; offset ${count(change.offset)} of the coordinator's log`,
     });
   });
@@ -139,7 +139,7 @@ function flagItems(causes, x, sees, edge, top, items) {
     let row = ends.findIndex((taken) => taken.every(([first, last]) => x2 + 6 <= first || x1 - 6 >= last));
     if (row === -1) { row = Math.min(ends.length, FLAG_ROWS_MAX - 1); ends[row] ??= []; }
     ends[row].push([x1, x2]);
-    const isBad = cause.event !== "ProducerInitialised" && cause.cause !== "SELF";
+    const isBad = cause.event !== "ProducerInitialised" && !["SELF", "CLIENT"].includes(cause.cause);
     items.push({ key: `cause/${cause.time_ms}/${cause.event}/${at}`, kind: "flag", isBad, x1, x2, pole, text, y: top + row * FLAG_ROW, h: 19, time: cause.time_ms, title: clock(cause.time_ms, true), words: cause.text });
   });
   return ends.length;

@@ -15,11 +15,11 @@ const AGES = [["", "Any age"], ["1000", "Open over 1 s"], ["10000", "Open over 1
 export function Transactions({ query }) {
   const [asked, setAsked] = useState(() => ({
     q: query.q ?? "", state: query.state ?? "", older_than_ms: query.older_than_ms ?? "",
-    sort: query.sort ?? "changed", order: query.order ?? "desc", offset: Number(query.offset) || 0,
+    sort: query.sort ?? "age", order: query.order ?? "desc", offset: Number(query.offset) || 0,
   }));
   const change = (part) => setAsked((before) => ({ ...before, offset: 0, ...part }));
   const q = useSettled(asked.q);
-  useEffect(() => replaceQuery({ ...asked, sort: asked.sort === "changed" ? "" : asked.sort, order: asked.order === "desc" ? "" : asked.order, offset: asked.offset || "" }), [asked]);
+  useEffect(() => replaceQuery({ ...asked, sort: asked.sort === "age" ? "" : asked.sort, order: asked.order === "desc" ? "" : asked.order, offset: asked.offset || "" }), [asked]);
   const { document: found, refused, at, isStale } = useLive("transactions", { ...asked, q, limit: LIMIT }, "api/transactions");
   const passed = useTick(at);
   useResultsSaid(q || asked.state || asked.older_than_ms, isStale ? undefined : found?.matched, "transactional ids");
