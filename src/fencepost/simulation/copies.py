@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fencepost.simulation.consumers import FinalReader
-from fencepost.simulation.producers import TransactionalProducer
+from fencepost.simulation.transactional_producers import TransactionalProducer
 
 COPY_MARK = ">"
 

@@ -17,10 +17,9 @@ from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
 from fencepost.simulation import faults
-from fencepost.simulation.administrators import Administrator
-from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
+from fencepost.simulation.clients import ClientProcess
 from fencepost.simulation.clock import VirtualClock
-from fencepost.simulation.consumers import FinalReader, Reader
+from fencepost.simulation.consumers import FinalReader
 from fencepost.simulation.copies import check_copies
 from fencepost.simulation.deeds import Deeds
 from fencepost.simulation.disk import PowerCut
@@ -30,16 +29,12 @@ from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.invariants import InvariantBroken, Invariants
 from fencepost.simulation.network import Network
 from fencepost.simulation.node import SimulatedNode
-from fencepost.simulation.producers import IdempotentProducer, TransactionalProducer
-from fencepost.simulation.requests import TopicPartition
+from fencepost.simulation.population import PARTITIONS, TRANSACTION_TIMEOUT_MS, Founder, everybody, twin_of
 from fencepost.simulation.scheduler import SimulatedScheduler
 from fencepost.simulation.trace import Trace
+from fencepost.simulation.transactional_producers import TransactionalProducer
 from fencepost.wire.catalog import ApiKey
-from fencepost.wire.messages import CreateTopicsRequest, FindCoordinatorRequest
 
-TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2}
-PARTITIONS = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
-TRANSACTION_TIMEOUT_MS = 4_000
 SWEEP_MS = 1_000
 # Small segments and frequent checkpoints: rolling, compaction and recovery points are under test, too.
 SETTINGS = {
@@ -93,6 +88,7 @@ class World:
         self.machine.on_boot = self._booting
         self.network = Network(self.machine, random.Random(f"{seed}/network"), self.trace)
         self.network.on_request = self._request_arrives
+        self.surroundings = (self.scheduler, self.network, seed)
         self.deeds = Deeds(self.scheduler.clock)
         self.invariants = Invariants()
         self.hits: Counter[Fault] = Counter()
@@ -140,8 +136,7 @@ class World:
             for client in self.clients
             if isinstance(client, TransactionalProducer) and client.input is not None
         ]
-        world = (self.scheduler, self.network, self.seed)
-        final = FinalReader("final", *world, partitions=list(PARTITIONS), groups=groups, deeds=self.deeds)
+        final = FinalReader("final", *self.surroundings, partitions=list(PARTITIONS), groups=groups, deeds=self.deeds)
         final.start()
         end_ms = self._now_ms() + FINAL_READ_MS
         while not final.is_ended and self._step(end_ms):
@@ -341,10 +336,7 @@ class World:
         originals = [client for client in self.clients if isinstance(client, TransactionalProducer)]
         original = self.source.choice(originals)
         self._names += 1
-        twin = self._transactional(
-            f"{original.name}-twin{self._names}", original.transactional_id, original.protocol,
-            original.outputs, original.input,
-        )  # fmt: skip
+        twin = twin_of(original, f"{original.name}-twin{self._names}", self.surroundings, self.deeds)
         self.twins.append(twin)
         twin.start()
         self.later(self.source.choice((500, 2_000, 6_000)), lambda: None if twin.is_ended else twin.kill())
@@ -353,26 +345,11 @@ class World:
 
     def _set_up(self) -> None:
         self._boot()
-        founder = _Founder("founder", self.scheduler, self.network, self.seed)
+        founder = Founder("founder", *self.surroundings)
         founder.start()
         while not founder.is_ended:
             assert self._step(self._now_ms() + REST_MS), "the topics could not be made"
-        world = (self.scheduler, self.network, self.seed)
-        deeds = self.deeds
-        self.clients = [
-            IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
-            IdempotentProducer("p1", *world, target=("input", 1), deeds=deeds),
-            self._transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0)),
-            self._transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
-            self._transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)], None),
-            self._transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)], None),
-            Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, deeds=deeds),
-            Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, deeds=deeds),
-        ]
-        ids = [client.transactional_id for client in self.clients if isinstance(client, TransactionalProducer)]
-        self.clients.append(
-            Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, deeds=deeds)
-        )
+        self.clients = everybody(self.surroundings, self.deeds)
         for client in self.clients:
             client.when_ended = self._client_ended
             self.later(self.source.randint(0, 100), client.start)
@@ -386,43 +363,8 @@ class World:
 
         self.later(self.source.choice((50, 400, 2_000)), start)
 
-    def _transactional(
-        self,
-        name: str,
-        transactional_id: str,
-        protocol: int,
-        outputs: list[TopicPartition],
-        source_partition: TopicPartition | None,
-    ) -> TransactionalProducer:
-        return TransactionalProducer(
-            name,
-            self.scheduler,
-            self.network,
-            self.seed,
-            transactional_id=transactional_id,
-            protocol=protocol,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-            outputs=outputs,
-            source_partition=source_partition,
-            deeds=self.deeds,
-        )
-
     # Figures
 
     @property
     def calls(self) -> int:
         return sum(client.calls for client in (*self.clients, *self.twins))
-
-
-class _Founder(ClientProcess):
-    """Makes the topics before anything goes wrong."""
-
-    def run(self) -> Steps[None]:
-        creatable = CreateTopicsRequest.CreatableTopic
-        topics = [creatable(name=name, num_partitions=count, replication_factor=1) for name, count in TOPICS.items()]
-        answer = yield Request(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
-        assert all(topic.error_code == 0 for topic in answer.topics), answer
-        for key_type in (0, 1):
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-            yield Request(ApiKey.FIND_COORDINATOR, 4, request)
-        yield Sleep(50)

@@ -1,0 +1,68 @@
+"""Who lives in a simulated world: its topics, and the clients that write, copy, read and administer them."""
+
+from fencepost.simulation.administrators import Administrator
+from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
+from fencepost.simulation.consumers import Reader
+from fencepost.simulation.deeds import Deeds
+from fencepost.simulation.network import Network
+from fencepost.simulation.producers import IdempotentProducer
+from fencepost.simulation.requests import TopicPartition
+from fencepost.simulation.scheduler import SimulatedScheduler
+from fencepost.simulation.transactional_producers import TransactionalProducer
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.messages import CreateTopicsRequest, FindCoordinatorRequest
+
+TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2}
+PARTITIONS = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+TRANSACTION_TIMEOUT_MS = 4_000
+
+Surroundings = tuple[SimulatedScheduler, Network, int]
+"""What every client needs: time, a way to the broker, and the seed."""
+
+
+def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
+    def transactional(
+        name: str, of: str, protocol: int, outputs: list[TopicPartition], source: TopicPartition | None = None
+    ) -> TransactionalProducer:
+        return TransactionalProducer(
+            name, *world, transactional_id=of, protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=outputs,
+            source_partition=source, deeds=deeds,
+        )  # fmt: skip
+
+    producers = [
+        transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0)),
+        transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
+        transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
+        transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)]),
+    ]
+    ids = [producer.transactional_id for producer in producers]
+    return [
+        IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
+        IdempotentProducer("p1", *world, target=("input", 1), deeds=deeds),
+        *producers,
+        Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, deeds=deeds),
+        Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, deeds=deeds),
+        Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, deeds=deeds),
+    ]
+
+
+def twin_of(original: TransactionalProducer, name: str, world: Surroundings, deeds: Deeds) -> TransactionalProducer:
+    """A second process with the same transactional id."""
+    return TransactionalProducer(
+        name, *world, transactional_id=original.transactional_id, protocol=original.protocol,
+        timeout_ms=original.timeout_ms, outputs=original.outputs, source_partition=original.input, deeds=deeds,
+    )  # fmt: skip
+
+
+class Founder(ClientProcess):
+    """Makes the topics before anything goes wrong."""
+
+    def run(self) -> Steps[None]:
+        creatable = CreateTopicsRequest.CreatableTopic
+        topics = [creatable(name=name, num_partitions=count, replication_factor=1) for name, count in TOPICS.items()]
+        answer = yield Request(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+        assert all(topic.error_code == 0 for topic in answer.topics), answer
+        for key_type in (0, 1):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
+            yield Request(ApiKey.FIND_COORDINATOR, 4, request)
+        yield Sleep(50)
