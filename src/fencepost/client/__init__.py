@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError, DeliveryFailed, UnknownTopic
     from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings
     from fencepost.client.producer import AsyncProducer
-    from fencepost.client.sender import Sending
+    from fencepost.client.record_buffer import Sending
     from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
     from fencepost.client.transaction_errors import (
         ProducerFenced,
@@ -117,7 +117,7 @@ _HOMES = {
         "ConsumerSettings",
     ),
     "producer": ("AsyncProducer",),
-    "sender": ("Sending",),
+    "record_buffer": ("Sending",),
     "transaction_calls": (
         "GroupMetadata",
         "TransactionProtocol",

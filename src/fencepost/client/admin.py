@@ -1,4 +1,4 @@
-"""Administration of a cluster: topics, records, offsets, brokers; groups, configs and transactions by their mixins.
+"""Administration of a cluster: topics, records, offsets, brokers; groups, configs, transactions, ACLs by mixins.
 
 Every method is one question or one change, retried where that is safe; an answer with an error raises BrokerError.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from fencepost.client import apis
+from fencepost.client.admin_acls import AclAdmin
 from fencepost.client.admin_configs import ConfigAdmin
 from fencepost.client.admin_groups import GroupAdmin
 from fencepost.client.admin_transactions import TransactionAdmin
@@ -31,9 +32,9 @@ from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 
 
-class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin):
+class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
-        self._cluster = Cluster(bootstrap_servers, **options)
+        super().__init__(Cluster(bootstrap_servers, **options))
 
     async def start(self) -> None:
         await self._cluster.connect()

@@ -27,7 +27,8 @@ _GROUP = CoordinatorKind.GROUP
 
 
 class GroupAdmin:
-    _cluster: Cluster
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     async def list_groups(
         self, states: Iterable[str] | None = None, types: Iterable[str] | None = None

@@ -21,7 +21,7 @@ from fencepost.client.group_consumer import (
     AsyncGroupConsumer,
     Listener,
 )
-from fencepost.client.sender import Sending
+from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
 from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State

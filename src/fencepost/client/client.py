@@ -15,7 +15,7 @@ from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.client_transaction import AsyncTransaction
 from fencepost.client.cluster import Cluster
 from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings, Listener
-from fencepost.client.sender import Sending
+from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import MAX_BLOCK_MS, TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transactional_producer import TRANSACTION_TIMEOUT_MS, AsyncTransactionalProducer

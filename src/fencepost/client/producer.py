@@ -12,15 +12,8 @@ from fencepost.client.accumulator import Batch, PartitionQueue, ProducerIdentity
 from fencepost.client.apis import Api
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed
-from fencepost.client.sender import (
-    BATCH_BYTES,
-    BUFFER_BYTES_MAX,
-    DELIVERY_TIMEOUT_MS,
-    LINGER_MS,
-    Fate,
-    RecordSender,
-    Sending,
-)
+from fencepost.client.record_buffer import BATCH_BYTES, BUFFER_BYTES_MAX, DELIVERY_TIMEOUT_MS, LINGER_MS, Sending
+from fencepost.client.sender import Fate, RecordSender
 from fencepost.client.values import RecordMetadata, TopicPartition
 from fencepost.client.verdicts import check
 from fencepost.wire import messages

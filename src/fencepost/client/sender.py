@@ -1,4 +1,4 @@
-"""Buffers records and sends them: batches per partition, acks from all, retries that neither reorder nor duplicate.
+"""Sends what `record_buffer` holds: batches per partition, acks from all, retries that neither reorder nor duplicate.
 
 What every producer needs. Who the producer is, what must happen before a batch may leave, and what an error means are
 decided by the subclass: `producer` for idempotent sending, `transaction_sender` for sending inside a transaction.
@@ -7,13 +7,11 @@ decided by the subclass: `producer` for idempotent sending, `transaction_sender`
 import abc
 import asyncio
 import collections
-import dataclasses
 import enum
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from fencepost.client.accumulator import Batch, PartitionQueue, size_of
+from fencepost.client.accumulator import Batch, PartitionQueue
 from fencepost.client.apis import Api
 from fencepost.client.cluster import BACKOFF_MAX_MS, BACKOFF_MIN_MS, CONCURRENT_BACKOFF_MS, Cluster
 from fencepost.client.errors import (
@@ -22,36 +20,18 @@ from fencepost.client.errors import (
     ClientError,
     DeliveryFailed,
     NoLeader,
-    UnknownPartition,
 )
-from fencepost.client.partitioner import StickyPartitioner, partition_of_key
-from fencepost.client.values import RecordMetadata, TopicMetadata, TopicPartition
+from fencepost.client.record_buffer import RecordBuffer, Sending
+from fencepost.client.values import TopicPartition
 from fencepost.client.verdicts import STALE_LEADER
 from fencepost.wire import messages
-from fencepost.wire.batch import read_header
-from fencepost.wire.compression import Codec
 from fencepost.wire.errors import ErrorCode, error_code
 
-BATCH_BYTES = 256 * 1024
-BUFFER_BYTES_MAX = 32 * 1024 * 1024
 REQUEST_BYTES_MAX = 1024 * 1024
-LINGER_MS = 2
-DELIVERY_TIMEOUT_MS = 120_000
 IN_FLIGHT_PER_BROKER_MAX = 5
 
 _MAY_BE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _PartitionData = messages.ProduceRequest.TopicProduceData.PartitionProduceData
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sending:
-    """How records are gathered and sent."""
-
-    compression: Codec = Codec.NONE
-    batch_bytes: int = BATCH_BYTES
-    linger_ms: int = LINGER_MS
-    buffer_bytes_max: int = BUFFER_BYTES_MAX
-    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
 
 
 class Fate(enum.Enum):
@@ -63,21 +43,12 @@ class Fate(enum.Enum):
     FAILED = enum.auto()
 
 
-class RecordSender(abc.ABC):
+class RecordSender(RecordBuffer):
     transactional_id: str | None = None
 
     def __init__(self, cluster: Cluster, sending: Sending) -> None:
-        self._cluster = cluster
-        self._sending = sending
-        self._sticky = StickyPartitioner(sending.batch_bytes)
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._busy: dict[TopicPartition, PartitionQueue] = {}
+        super().__init__(cluster, sending)
         self._in_flight: collections.Counter[int] = collections.Counter()
-        self._buffered_bytes = 0
-        self._flushing = 0
-        self._stopped_by: ClientError | None = None
-        self._wake = asyncio.Event()
-        self._progress = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -87,9 +58,6 @@ class RecordSender(abc.ABC):
     @property
     @abc.abstractmethod
     def produce_api(self) -> Api[messages.ProduceRequest, messages.ProduceResponse]: ...
-
-    @abc.abstractmethod
-    def new_queue(self, partition: TopicPartition) -> PartitionQueue: ...
 
     @abc.abstractmethod
     async def prepare(self, queues: Sequence[PartitionQueue]) -> None:
@@ -122,108 +90,6 @@ class RecordSender(abc.ABC):
                 queue.give_up().fail(ClientClosed())
         self._busy.clear()
 
-    # Taking records
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> "asyncio.Future[RecordMetadata]":
-        """Buffer a record. Waits only for metadata and for room; the future is the acknowledgement."""
-        self._check_taking()
-        metadata = self._cluster.cached_topic(topic) or await self._cluster.topic(topic)
-        record = (int(time.time() * 1000) if timestamp_ms is None else timestamp_ms, key, value, headers)
-        size_bytes = size_of(record)
-        chosen = TopicPartition(topic, self._choose(metadata, key, partition, size_bytes))
-        await self._wait_for_room(size_bytes)
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        queue = self._queue(chosen)
-        batch = queue.open_batch(size_bytes, self._sending.batch_bytes)
-        is_new = batch is None
-        if batch is None:
-            batch = self._append(queue, self._new_batch())
-        batch.add(record, size_bytes, future)
-        self._buffered_bytes += size_bytes
-        if is_new and len(queue.batches) > 1:
-            # A full batch waits: let it leave while the caller goes on filling the next.
-            await asyncio.sleep(0)
-        return future
-
-    async def send_batch(self, topic: str, partition: int, batch: bytearray) -> "asyncio.Future[RecordMetadata]":
-        """Buffer a finished batch, as `wire.arrow_records` makes them; it is sent as it is, but for the producer's
-        fields, which are written into it. The future is its acknowledgement, with the offset of its first record."""
-        self._check_taking()
-        metadata = self._cluster.cached_topic(topic) or await self._cluster.topic(topic)
-        chosen = TopicPartition(topic, self._choose(metadata, None, partition, len(batch)))
-        await self._wait_for_room(len(batch))
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        made = self._new_batch()
-        made.raw, made.raw_count, made.is_sealed = batch, read_header(batch).record_count, True
-        made.size_bytes = len(batch)
-        made.futures.append(future)
-        self._append(self._queue(chosen), made)
-        self._buffered_bytes += len(batch)
-        return future
-
-    def _check_taking(self) -> None:
-        if self._sender is None:
-            raise ClientClosed
-        if self._stopped_by is not None:
-            raise self._stopped_by
-
-    def _queue(self, partition: TopicPartition) -> PartitionQueue:
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = self._queues[partition] = self.new_queue(partition)
-        return queue
-
-    def _new_batch(self) -> Batch:
-        now = asyncio.get_running_loop().time()
-        return Batch(created=now, deadline=now + self._sending.delivery_timeout_ms / 1000)
-
-    def _append(self, queue: PartitionQueue, batch: Batch) -> Batch:
-        queue.batches.append(batch)
-        self._busy[queue.partition] = queue
-        self._wake.set()
-        return batch
-
-    def _choose(self, metadata: TopicMetadata, key: bytes | None, partition: int | None, size_bytes: int) -> int:
-        count = len(metadata.partitions)
-        if partition is not None:
-            if partition not in metadata.partitions:
-                raise UnknownPartition(metadata.name, partition, count)
-            return partition
-        if key is not None:
-            return partition_of_key(key, count)
-        led = [index for index, found in metadata.partitions.items() if found.leader >= 0]
-        return self._sticky.partition(metadata.name, led or list(metadata.partitions), size_bytes)
-
-    def _has_room(self, size_bytes: int) -> bool:
-        return not self._buffered_bytes or self._buffered_bytes + size_bytes <= self._sending.buffer_bytes_max
-
-    async def _wait_for_room(self, size_bytes: int) -> None:
-        if not self._has_room(size_bytes):
-            self._wake.set()
-            async with self._progress:
-                await self._progress.wait_for(lambda: self._has_room(size_bytes))
-        # Whoever waited may find the sender stopped meanwhile.
-        self._check_taking()
-
-    async def drain(self) -> None:
-        """Wait until everything buffered is acknowledged or has failed."""
-        self._flushing += 1
-        try:
-            self._wake.set()
-            async with self._progress:
-                await self._progress.wait_for(lambda: not self._busy)
-        finally:
-            self._flushing -= 1
-
     async def stop(self, reason: ClientError) -> None:
         """Fail what has not left yet with `reason` and wait for what has. Nothing more is taken until `resume`."""
         self._stopped_by = reason
@@ -243,11 +109,6 @@ class RecordSender(abc.ABC):
 
     def resume(self) -> None:
         self._stopped_by = None
-
-    def forget_sequences(self) -> None:
-        """Begin every partition anew, under a new identity. Nothing may be buffered."""
-        assert not self._busy
-        self._queues.clear()
 
     # The sender
 
@@ -432,9 +293,6 @@ class RecordSender(abc.ABC):
         self._wake.set()
         async with self._progress:
             self._progress.notify_all()
-
-    def _forget_bytes(self, batch: Batch) -> None:
-        self._buffered_bytes -= sum(map(size_of, batch.records)) if batch.raw is None else len(batch.raw)
 
 
 def _failure(partition: TopicPartition, batch: Batch, cause: Exception) -> DeliveryFailed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.cluster import Cluster
-from fencepost.client.sender import Sending
+from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_sender import TransactionSender
 from fencepost.client.values import RecordMetadata, TopicPartition

@@ -12,7 +12,8 @@ from fencepost.client.accumulator import Batch, PartitionQueue, ProducerIdentity
 from fencepost.client.apis import Api
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, DeliveryFailed
-from fencepost.client.sender import Fate, RecordSender, Sending
+from fencepost.client.record_buffer import Sending
+from fencepost.client.sender import Fate, RecordSender
 from fencepost.client.transaction_calls import TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_errors import (
     Call,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.sender import Sending
+from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import (
     MAX_BLOCK_MS,
     GroupMetadata,

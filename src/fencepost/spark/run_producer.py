@@ -108,10 +108,8 @@ class RunProducer:
         return self._loop.run(committed_offsets(self._cluster, group_id, require_stable=stable))
 
     def members(self, group_id: str) -> Sequence[GroupMember]:
-        groups = GroupAdmin()
-        groups._cluster = self._cluster
         try:
-            return self._loop.run(groups.describe_group(group_id)).members
+            return self._loop.run(GroupAdmin(self._cluster).describe_group(group_id)).members
         except BrokerError as error:
             if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
                 return ()
