@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from fencepost.cli import (
+    acls,
     check_history,
     configs,
     consume,
@@ -22,6 +23,7 @@ from fencepost.cli import (
     tap,
     topics,
     txn,
+    ui,
 )
 from fencepost.cli.options import Json
 from fencepost.version import __version__
@@ -49,12 +51,14 @@ ORDER = (
     "consume",
     "groups",
     "configs",
+    "acls",
     "explain",
     "txn",
     "lag",
     "dump",
     "tap",
     "exporter",
+    "ui",
     "check-history",
     "simulate",
     "run",
@@ -110,6 +114,7 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.add_typer(acls.app, name="acls")
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
@@ -117,6 +122,7 @@ app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
 app.add_typer(tap.app, name="tap")
 app.command("exporter", epilog=exporter.EPILOG)(exporter.exporter)
+app.command("ui", epilog=ui.EPILOG)(ui.ui)
 app.command("check-history", epilog=check_history.EPILOG)(check_history.check_history)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 

@@ -4,7 +4,7 @@ Everything is asked through Kafka's public APIs; nothing here knows whether the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import NamedTuple
 
 from fencepost.client import apis
@@ -32,7 +32,7 @@ from fencepost.wire.batch import (
     read_header,
     read_marker,
 )
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, error_code
 from fencepost.wire.records import read_records
 
 FETCH_MAX_BYTES = 8 * 1024 * 1024
@@ -182,6 +182,61 @@ class ClusterView(AsyncAdmin):
             return FetchedStretch(_whole_batches(view, offset), aborted, offsets, view)
 
         return await self._cluster.retrying(attempt, fatal=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+
+    async def fetch_many(
+        self, positions: Mapping[TopicPartition, int], max_bytes: int = FETCH_MAX_BYTES
+    ) -> dict[TopicPartition, FetchedStretch | BrokerError]:
+        """One fetch of each leader for all these partitions, read uncommitted; for a partition that refuses, why.
+
+        Not repeated: whoever follows a log comes again anyway.
+        """
+        request_type = messages.FetchRequest
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for at in positions:
+            leader = await self._cluster.leader(at.topic, at.partition)
+            by_leader.setdefault(leader.leader, {}).setdefault(at.topic, []).append(at.partition)
+
+        async def one(node_id: int, topics: dict[str, list[int]]) -> dict[TopicPartition, FetchedStretch | BrokerError]:
+            request = request_type(
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=max_bytes,
+                isolation_level=int(IsolationLevel.READ_UNCOMMITTED),
+                topics=[
+                    request_type.FetchTopic(
+                        topic=topic,
+                        partitions=[
+                            request_type.FetchTopic.FetchPartition(
+                                partition=number,
+                                fetch_offset=positions[TopicPartition(topic, number)],
+                                partition_max_bytes=max_bytes,
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in topics.items()
+                ],
+            )
+            answer = await self._cluster.call_node(node_id, apis.FETCH, request)
+            check(answer.error_code, f"fetch of {', '.join(topics)}")
+            found: dict[TopicPartition, FetchedStretch | BrokerError] = {}
+            for topic in answer.responses:
+                for result in topic.partitions:
+                    at = TopicPartition(topic.topic, result.partition_index)
+                    if result.error_code in STALE_LEADER:
+                        self._cluster.forget_topic(topic.topic)
+                    if result.error_code != ErrorCode.NONE:
+                        found[at] = BrokerError(error_code(result.error_code), f"partition {at}")
+                        continue
+                    offsets = PartitionOffsets(
+                        result.log_start_offset, result.last_stable_offset, result.high_watermark
+                    )  # fmt: skip
+                    view = memoryview(result.records or b"")
+                    found[at] = FetchedStretch(_whole_batches(view, positions[at]), [], offsets, view)
+            return found
+
+        several = await asyncio.gather(*(one(node_id, topics) for node_id, topics in by_leader.items()))
+        return {at: stretch for answers in several for at, stretch in answers.items()}
 
     async def batches(self, partition: TopicPartition, start: int, end: int) -> AsyncIterator[FetchedBatch]:
         """Every batch that touches [start, end), read uncommitted."""

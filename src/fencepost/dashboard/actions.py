@@ -1,0 +1,111 @@
+"""Aborting from the page: first the plan, then, if it is still the same transaction, the deed."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.client.values import TopicPartition, TransactionDescription
+from fencepost.dashboard.page import BadParameter, NotThere
+from fencepost.inspect.abort_plan import AbortEffect, plan_abort
+from fencepost.inspect.aborting import NothingToAbort, abort_hanging, force_abort, hanging_at, open_parts
+from fencepost.inspect.cluster_view import ClusterView, OpenTransaction
+
+
+class PlanChanged(Exception):
+    """What would be aborted is not what the plan was made for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AbortPlan:
+    description: TransactionDescription | None
+    """Of the id that is taken over; None for a transaction that hangs in one partition."""
+    opened: list[OpenTransaction]
+    effects: list[AbortEffect]
+
+    @property
+    def confirm(self) -> str:
+        """Names the transaction, not its size: while it grows it is the same one."""
+        if self.description is not None:
+            of = self.description
+            identity: list[Any] = [of.transactional_id, of.producer_id, of.producer_epoch, of.start_ms]
+        else:
+            identity = [
+                [str(each.partition), each.producer.producer_id, each.producer.producer_epoch, each.start_offset]
+                for each in self.opened
+            ]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+    def sentences(self) -> list[str]:
+        found = []
+        if self.description is not None:
+            of = self.description
+            found.append(
+                f"The transaction of {of.transactional_id} is aborted, and its producer ({of.producer_id}, epoch"
+                f" {of.producer_epoch}) is fenced: its next call fails with ProducerFenced."
+            )
+        for each in self.effects:
+            found += _sentences(each)
+        if not self.effects:
+            found.append("It has no records in any partition: nothing vanishes.")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "effects": [each.document() for each in self.effects],
+            "text": self.sentences(),
+            "confirm": self.confirm,
+        }
+
+
+def _sentences(effect: AbortEffect) -> list[str]:
+    found = [
+        f"In {effect.partition} {_records(effect.vanishing_records)} of it from offset {effect.start_offset} on"
+        " will never be read by readers of committed records."
+    ]
+    moved = f"Readers go from {effect.last_stable_offset} to {effect.next_last_stable_offset}"
+    if effect.visible_records:
+        moved += f" and get {_records(effect.visible_records)} of others at once"
+    if effect.held_by is not None:
+        moved += f"; then producer {effect.held_by} holds them"
+    found.append(moved + ".")
+    for pending in effect.vanishing_offsets:
+        found.append(
+            f"The offset {pending.offset} of group {pending.group_id} for {pending.partition} is not committed."
+        )
+    return found
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+async def make_plan(view: ClusterView, asked: Mapping[str, Any]) -> AbortPlan:
+    transactional_id = asked.get("transactional_id")
+    try:
+        if transactional_id is not None:
+            if not isinstance(transactional_id, str) or not transactional_id:
+                raise BadParameter("transactional_id must be a text")
+            if await view.describe_transaction_if_known(transactional_id) is None:
+                raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
+            description, opened = await open_parts(view, transactional_id)
+            return AbortPlan(description, opened, await plan_abort(view, opened))
+        topic, partition, start = asked.get("topic"), asked.get("partition"), asked.get("start_offset")
+        if not isinstance(topic, str) or not isinstance(partition, int) or not isinstance(start, int):
+            raise BadParameter("give transactional_id, or topic, partition and start_offset")
+        hanging = [await hanging_at(view, TopicPartition(topic, partition), start)]
+        return AbortPlan(None, hanging, await plan_abort(view, hanging))
+    except NothingToAbort as error:
+        raise PlanChanged(str(error)) from None
+
+
+async def execute(view: ClusterView, asked: Mapping[str, Any]) -> AbortPlan:
+    plan = await make_plan(view, asked)
+    if asked.get("confirm") != plan.confirm:
+        raise PlanChanged("it is not the transaction that the plan was made for: another epoch, or another transaction")
+    if plan.description is not None:
+        await force_abort(view, plan.description)
+    else:
+        await abort_hanging(view, plan.opened[0])
+    return plan

@@ -1,0 +1,91 @@
+"""What all views share: the cluster, the model, the survey, and who is allowed what."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from fencepost.dashboard.follower import IdFollower
+from fencepost.dashboard.survey import Survey
+from fencepost.dashboard.watch import Watch, wall_ms
+from fencepost.inspect.causes import causes_of
+from fencepost.inspect.cluster_view import ClusterView
+
+NAMES_MAX = 20_000
+
+
+class BadParameter(Exception):
+    """A parameter of a request that cannot be; the text says what would do."""
+
+
+class NotThere(Exception):
+    """What was asked for is not there."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """The query of a request, with the parts of its path."""
+
+    given: Mapping[str, str]
+
+    def text(self, *names: str) -> str:
+        return next((self.given[name] for name in names if name in self.given), "")
+
+    def needed(self, *names: str) -> str:
+        found = self.text(*names)
+        if not found:
+            raise BadParameter(f"{names[0]} is missing")
+        return found
+
+    def number(self, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
+        found = self.given.get(name, "")
+        if not found:
+            return default
+        if not found.isascii() or not found.isdigit():
+            raise BadParameter(f"{name}={found} is not a number")
+        return min(max(int(found), least), most)
+
+    def optional_number(self, name: str) -> int | None:
+        return self.number(name, 0) if self.given.get(name) else None
+
+    def one_of(self, name: str, choices: Iterable[str], default: str) -> str:
+        found, known = self.given.get(name) or default, list(choices)
+        if found not in known:
+            raise BadParameter(f"{name}={found} is none of {', '.join(known)}")
+        return found
+
+    def flag(self, name: str) -> bool:
+        return self.given.get(name, "") in ("1", "true", "yes")
+
+
+class Page:
+    def __init__(
+        self, view: ClusterView, *, are_actions_allowed: bool = False, now_ms: Callable[[], int] = wall_ms
+    ) -> None:
+        self.view = view
+        self.are_actions_allowed = are_actions_allowed
+        self.now_ms = now_ms
+        self.watch = Watch(view, now_ms)
+        self.survey = Survey(view, now_ms)
+        self.followers: dict[str, IdFollower] = {}
+        self.oldest_client: tuple[tuple[str, int], str | None] | None = None
+        self._is_fencepost: tuple[str, bool] | None = None
+        self._names: dict[int, str | None] = {}
+
+    async def is_fencepost(self) -> bool:
+        """Whether causes are recorded here; asked once of every cluster."""
+        cluster_id = self.view.cluster.cluster_id
+        if self._is_fencepost is None or self._is_fencepost[0] != cluster_id:
+            self._is_fencepost = (cluster_id, await causes_of(self.view, "") is not None)
+        return self._is_fencepost[1]
+
+    async def names_of(self, producer_ids: Iterable[int]) -> dict[int, str | None]:
+        """The transactional ids of producers: from the model, else asked for once."""
+        wanted = {each for each in producer_ids if each >= 0}
+        model = self.watch.model
+        unknown = {each for each in wanted if each not in model.producers and each not in self._names}
+        if unknown:
+            if len(self._names) > NAMES_MAX:
+                self._names.clear()
+            listed = await self.view.names_of(unknown)
+            for each in unknown:
+                self._names[each] = listed[each].transactional_id if each in listed else None
+        return {each: model.producers.get(each) or self._names.get(each) for each in wanted}

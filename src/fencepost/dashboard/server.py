@@ -1,0 +1,85 @@
+"""Serves a page on a socket until a signal, or until the process that started it is gone."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import uvicorn
+
+from fencepost.dashboard.app import DashboardApp
+from fencepost.dashboard.guard import ANY_ADDRESS
+from fencepost.dashboard.page import Page
+
+LINGER_SECONDS = 1
+"""At the end: for answers under way."""
+CONNECTIONS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    host: str
+    """As it was asked for: 0.0.0.0 means every interface."""
+    token: str | None = None
+    allowed_hosts: Iterable[str] = ()
+    parent_fd: int | None = None
+    """The end of a pipe whose other end closes when the process that started this one is gone."""
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: DashboardApp, line: str) -> None:
+        super().__init__(config)
+        self._app = app
+        self._line = line
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(self._line, file=sys.stderr, flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams have no end of their own: without this the server would wait for them.
+        self._app.subscriptions.close()
+        await super().shutdown(sockets)
+
+
+def page_url(host: str, port: int, token: str | None) -> str:
+    name = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"#token={token}" if token else "")
+
+
+async def serve_page(page: Page, bound: socket.socket, options: ServerOptions) -> None:
+    port = bound.getsockname()[1]
+    app = DashboardApp(page, options.host, port, options.token, options.allowed_hosts)
+    config = uvicorn.Config(
+        app.asgi,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=LINGER_SECONDS,
+    )
+    server = _Server(config, app, f"page at {page_url(options.host, port, options.token)}")
+    if options.parent_fd is not None:
+        _end_with_parent(server, options.parent_fd)
+    await server.serve(sockets=[bound])
+
+
+def _end_with_parent(server: uvicorn.Server, parent_fd: int) -> None:
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        if os.read(parent_fd, 1):
+            return
+        loop.remove_reader(parent_fd)
+        server.should_exit = True
+        # Nothing here is worth waiting for: the broker that it showed is gone.
+        loop.call_later(3 * LINGER_SECONDS, os._exit, 0)
+
+    os.set_blocking(parent_fd, False)
+    loop.add_reader(parent_fd, gone)

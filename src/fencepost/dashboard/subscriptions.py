@@ -1,0 +1,163 @@
+"""Documents made once for all who look at the same thing, and only while somebody does.
+
+A looker gets the newest document, not all of them: one that reads slowly misses some and holds up nobody.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from fencepost.client.errors import ClientError
+from fencepost.dashboard.failures import Failure, failure_of
+from fencepost.dashboard.page import BadParameter, NotThere, Page, Parameters
+from fencepost.dashboard.views.registry import VIEWS
+
+STREAMS_MAX = 64
+HEARTBEAT_SECONDS = 15.0
+SHARE_MAX = 0.1
+"""Of the time may be spent on making a document: a heavy one is made less often."""
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class TooManyStreams(Exception):
+    """So many look already that nobody else may."""
+
+
+class _Shared:
+    """One document, its maker, and those who wait for the next."""
+
+    def __init__(self, page: Page, key: Key) -> None:
+        self._page = page
+        self._view, items = key
+        self._parameters = Parameters(dict(items))
+        self.lookers = 0
+        self.number = 0
+        """Of the newest event."""
+        self.event = ""
+        self._changed = asyncio.Condition()
+        self._last: str | None = None
+        self._failed_since_ms: int | None = None
+        self._failed = ""
+        self.task = asyncio.create_task(self._run())
+
+    async def next_event(self, seen: int) -> tuple[int, str]:
+        async with self._changed:
+            while self.number <= seen:
+                await self._changed.wait()
+            return self.number, self.event
+
+    async def _run(self) -> None:
+        interval = VIEWS[self._view].interval_seconds
+        while True:
+            began = time.monotonic()
+            try:
+                await self._page.watch.ready()
+                document = await VIEWS[self._view].make(self._page, self._parameters)
+            except (ClientError, BadParameter, NotThere) as error:
+                await self._fail(failure_of(error))
+            else:
+                await self._offer(document)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(interval - took, took * (1 / SHARE_MAX - 1)))
+
+    async def _offer(self, document: dict[str, Any]) -> None:
+        # The time alone is no news.
+        text = json.dumps({**document, "at_ms": 0}, separators=(",", ":"))
+        if text != self._last or self._failed:
+            self._last, self._failed, self._failed_since_ms = text, "", None
+            await self._publish(self._view, json.dumps(document, separators=(",", ":")))
+
+    async def _fail(self, failure: Failure) -> None:
+        if self._failed_since_ms is None:
+            self._failed_since_ms = self._page.now_ms()
+        document = {**failure.document(), "status": failure.status, "since_ms": self._failed_since_ms}
+        text = json.dumps(document, separators=(",", ":"))
+        if text != self._failed:
+            self._failed = text
+            await self._publish("trouble", text)
+
+    async def _publish(self, name: str, data: str) -> None:
+        async with self._changed:
+            self.number += 1
+            self.event = f"event: {name}\ndata: {data}\n\n"
+            self._changed.notify_all()
+
+
+class Subscription:
+    """One stream: the events of one view, and a sign of life when there are none."""
+
+    def __init__(self, shared: _Shared, closing: asyncio.Event, leave: Callable[[], None]) -> None:
+        self._shared = shared
+        self._closing = closing
+        self._leave = leave
+        self._seen = 0
+
+    async def events(self) -> AsyncGenerator[str, None]:
+        yield "retry: 1000\n\n"
+        closing = asyncio.create_task(self._closing.wait())
+        waiting: asyncio.Task[tuple[int, str]] | None = None
+        try:
+            while not self._closing.is_set():
+                waiting = waiting or asyncio.create_task(self._shared.next_event(self._seen))
+                await asyncio.wait(
+                    (waiting, closing, self._shared.task),
+                    timeout=HEARTBEAT_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if waiting.done():
+                    (self._seen, event), waiting = waiting.result(), None
+                    yield event
+                elif self._shared.task.done():
+                    return
+                elif not closing.done():
+                    yield ": still here\n\n"
+        finally:
+            closing.cancel()
+            if waiting is not None:
+                waiting.cancel()
+
+    def close(self) -> None:
+        self._leave()
+
+
+class Subscriptions:
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._shared: dict[Key, _Shared] = {}
+        self._closing = asyncio.Event()
+        self.streams = 0
+
+    @property
+    def document_makers(self) -> int:
+        return len(self._shared)
+
+    def open(self, view: str, given: dict[str, str]) -> Subscription:
+        """To be closed by whoever opened it. Raises what cannot be: too many, or no such view."""
+        if view not in VIEWS:
+            raise BadParameter(f"view={view} is none of {', '.join(VIEWS)}")
+        if self.streams >= STREAMS_MAX:
+            raise TooManyStreams
+        key = (view, tuple(sorted(given.items())))
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = _Shared(self._page, key)
+        shared.lookers += 1
+        self.streams += 1
+        self._page.watch.looked_at(1)
+
+        def leave() -> None:
+            self.streams -= 1
+            self._page.watch.looked_at(-1)
+            shared.lookers -= 1
+            if not shared.lookers:
+                shared.task.cancel()
+                self._shared.pop(key, None)
+
+        return Subscription(shared, self._closing, leave)
+
+    def close(self) -> None:
+        """Every stream ends now."""
+        self._closing.set()

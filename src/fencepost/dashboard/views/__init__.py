@@ -1,0 +1,1 @@
+"""One module per view: each gathers what its document needs. `registry` names them all."""

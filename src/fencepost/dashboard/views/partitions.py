@@ -1,0 +1,124 @@
+"""Partitions with their offsets, and the strip of one."""
+
+from typing import Any
+
+from fencepost.client.errors import UnknownPartition
+from fencepost.client.fetched import AbortedTransaction
+from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.dashboard.page import Page, Parameters
+from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
+from fencepost.inspect.cluster_view import ClusterView, PartitionOffsets
+
+LIMIT_MAX = 500
+LOOKAHEAD_MAX = 200_000
+"""Offsets behind a stretch that are read at most to learn how its transactions ended."""
+
+
+async def partitions(page: Page, parameters: Parameters) -> dict[str, Any]:
+    await page.survey.refresh()
+    text, is_held_only = parameters.text("q"), parameters.flag("held")
+    limit, offset = parameters.number("limit", 100, 1, LIMIT_MAX), parameters.number("offset", 0)
+    surveyed = page.survey.partitions
+    matched = [
+        each
+        for at, each in sorted(surveyed.items())
+        if text in str(at) and (each.is_held or not is_held_only)
+    ]  # fmt: skip
+    return {
+        "at_ms": page.survey.at_ms,
+        "total": len(surveyed),
+        "matched": len(matched),
+        "leaderless": [str(at) for at in page.survey.leaderless],
+        "rows": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "leader": each.leader,
+                **each.offsets._asdict(),
+                "is_held": each.is_held,
+                "open_transactions": page.survey.open_count(each.partition, page.watch.model),
+            }
+            for each in matched[offset : offset + limit]
+        ],
+    }
+
+
+async def strip(page: Page, parameters: Parameters) -> dict[str, Any]:
+    at = TopicPartition(parameters.needed("topic"), parameters.number("partition", 0))
+    metadata = await page.view.cluster.topic(at.topic)
+    if at.partition not in metadata.partitions:
+        raise UnknownPartition(at.topic, at.partition, len(metadata.partitions))
+    offsets = (await page.view.offsets([at]))[at]
+    chosen = stretch(
+        parameters.optional_number("from"), parameters.optional_number("to"), offsets.log_start_offset,
+        offsets.high_watermark,
+    )  # fmt: skip
+    batches, aborted = await _read(page.view, at, chosen, offsets)
+    pieces, markers = pieces_of(batches, chosen.end, offsets.last_stable_offset, aborted)
+    start, end, is_truncated = chosen.start, chosen.end, chosen.is_cut
+    if len(pieces) > PIECES_MAX:
+        is_truncated = True
+        if chosen.keeps_end:
+            pieces = pieces[-PIECES_MAX:]
+            start = pieces[0].first_offset
+        else:
+            end = pieces[PIECES_MAX].first_offset
+            pieces = pieces[:PIECES_MAX]
+        markers = [marker for marker in markers if start <= marker.offset < end]
+    names = await page.names_of(piece.producer_id for piece in pieces)
+    return {
+        "at_ms": page.now_ms(),
+        "topic": at.topic,
+        "partition": at.partition,
+        "from": start,
+        "to": end,
+        **offsets._asdict(),
+        "pieces": [piece.document(names) for piece in pieces],
+        "markers": [marker.document() for marker in markers],
+        "is_truncated": is_truncated,
+    }
+
+
+async def _read(
+    view: ClusterView, at: TopicPartition, chosen: Stretch, offsets: PartitionOffsets
+) -> tuple[list[SeenBatch], list[AbortedTransaction]]:
+    """The batches of the stretch, those behind it that say how its transactions ended, and what the broker lists as
+    aborted."""
+    found: dict[int, SeenBatch] = {}
+    aborted: list[AbortedTransaction] = []
+    position, stable_end = chosen.start, min(chosen.end, offsets.last_stable_offset)
+    while position < stable_end:
+        fetched = await view.fetch(at, position, IsolationLevel.READ_COMMITTED)
+        if not fetched.batches:
+            break
+        aborted += fetched.aborted
+        for batch in fetched.batches:
+            if batch.header.base_offset < stable_end:
+                found[batch.header.base_offset] = SeenBatch(batch.header, batch.marker())
+            position = batch.header.next_offset
+    begin = max(chosen.start, offsets.last_stable_offset)
+    if begin < chosen.end:
+        await _read_unstable(view, at, begin, chosen.end, offsets.high_watermark, found)
+    return [found[offset] for offset in sorted(found)], aborted
+
+
+async def _read_unstable(
+    view: ClusterView, at: TopicPartition, begin: int, end: int, high_watermark: int, found: dict[int, SeenBatch]
+) -> None:
+    """Behind the last stable offset only markers tell; they may come long after the stretch."""
+    undecided: set[int] = set()
+    opened: set[int] | None = None
+    async for batch in view.batches(at, begin, min(high_watermark, end + LOOKAHEAD_MAX)):
+        header, marker = batch.header, batch.marker()
+        if header.base_offset >= end:
+            if opened is None:
+                opened = {each.producer.producer_id for each in (await view.open_transactions([at]))[0]}
+            # What is still open has no marker anywhere. A producer may have ended one and begun another since.
+            if not undecided - opened and (header.base_offset >= end + OFFSETS_MAX or not undecided):
+                return
+        if header.is_control:
+            undecided.discard(header.producer_id)
+        elif header.is_transactional and header.base_offset < end:
+            undecided.add(header.producer_id)
+        if header.base_offset < end or header.is_control:
+            found[header.base_offset] = SeenBatch(header, marker)

@@ -1,0 +1,101 @@
+"""The table of transactional ids, and one of them in full."""
+
+from typing import Any
+
+from fencepost.client.values import TopicPartition
+from fencepost.dashboard.follower import IdFollower
+from fencepost.dashboard.lanes import lanes
+from fencepost.dashboard.page import NotThere, Page, Parameters
+from fencepost.dashboard.table import SORTS, TableQuery, choose
+from fencepost.inspect.cluster_view import ClusterView
+from fencepost.inspect.explain_online import IdFacts, explain_id
+from fencepost.inspect.explanation import judge_id
+from fencepost.inspect.history import timeline
+from fencepost.inspect.internal_records import CONSUMER_OFFSETS_TOPIC
+from fencepost.inspect.pending_offsets import PendingOffset, pending_offsets
+
+LIMIT_MAX = 500
+STUCK_AFTER_MS = 10_000
+FOLLOWERS_MAX = 16
+MOMENTS_MAX = 300
+
+
+def table_query(parameters: Parameters) -> TableQuery:
+    return TableQuery(
+        text=parameters.text("q"),
+        states=frozenset(state for state in parameters.text("state").split(",") if state),
+        older_than_ms=parameters.number("older_than_ms", 0),
+        sort=parameters.one_of("sort", SORTS, "age"),
+        is_descending=parameters.one_of("order", ("asc", "desc"), "desc") == "desc",
+        limit=parameters.number("limit", 100, 1, LIMIT_MAX),
+        offset=parameters.number("offset", 0),
+    )
+
+
+async def transactions(page: Page, parameters: Parameters) -> dict[str, Any]:
+    query, model = table_query(parameters), page.watch.model
+    matched, rows = choose(model.rows.values(), query, page.now_ms())
+    unknown = [row for row in rows if row.producer_epoch is None]
+    if unknown:
+        await page.watch.fill_in(unknown)
+        matched, rows = choose(model.rows.values(), query, page.now_ms())
+    now_ms = page.now_ms()
+    return {
+        "at_ms": now_ms,
+        "source": page.watch.source,
+        "note": page.watch.note,
+        "total": len(model.rows),
+        "matched": matched,
+        "rows": [row.document(now_ms) for row in rows],
+    }
+
+
+async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
+    transactional_id = parameters.needed("id", "transactional_id")
+    description = await page.view.describe_transaction_if_known(transactional_id)
+    if description is None:
+        raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
+    follower = _follower(page, transactional_id)
+    await follower.update(description)
+    now = await explain_id(page.view, transactional_id)
+    written = follower.written()
+    moments = timeline(follower.changes, now.causes or (), written)[-MOMENTS_MAX:]
+    facts = IdFacts(now.coordinator, now.parts, now.owed_markers, now.causes, moments, follower.is_hidden)
+    parts = [
+        (holder, part.waiting_records)
+        for part in facts.parts
+        for holder in part.holders
+        if holder.producer_id == facts.coordinator.producer_id
+    ]
+    now_ms = page.now_ms()
+    leaders = {at: await _leader(page.view, at) for at in {each.partition for each in written}}
+    pending = await _pending(page.view, facts)
+    return {
+        "at_ms": now_ms,
+        "facts": facts.document(now_ms),
+        "judgement": judge_id(facts.coordinator, parts, now_ms, STUCK_AFTER_MS).document(),
+        "lanes": lanes(follower.changes, written, facts.causes, pending, leaders),
+        "is_truncated": follower.is_truncated,
+    }
+
+
+def _follower(page: Page, transactional_id: str) -> IdFollower:
+    follower = page.followers.pop(transactional_id, None) or IdFollower(page.view, transactional_id)
+    page.followers[transactional_id] = follower
+    while len(page.followers) > FOLLOWERS_MAX:
+        del page.followers[next(iter(page.followers))]
+    return follower
+
+
+async def _leader(view: ClusterView, at: TopicPartition) -> int:
+    return (await view.partition_metadata(at)).leader
+
+
+async def _pending(view: ClusterView, facts: IdFacts) -> list[PendingOffset]:
+    """The offsets of groups that its open transaction would commit."""
+    places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS_TOPIC]
+    if not places:
+        return []
+    opened, _ = await view.open_transactions(places)
+    own = [each for each in opened if each.producer.producer_id == facts.coordinator.producer_id]
+    return await pending_offsets(view, own)
