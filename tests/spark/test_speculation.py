@@ -1,4 +1,4 @@
-"""Speculation for real: on a cluster of two hosts a task hangs, a copy of it runs on the other host, and counts once."""
+"""Speculation for real: on a cluster of two hosts a task hangs, a copy of it runs on the other, and it counts once."""
 
 import json
 from collections.abc import Iterator
@@ -29,10 +29,8 @@ def test_a_copy_of_a_slow_task_on_another_host_writes_nothing_twice(tmp_path: Pa
     events = tmp_path / "events"
     events.mkdir()
     logging = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
-    }
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false",
+    }  # fmt: skip
     with standalone_cluster(tmp_path / "cluster", HOSTS) as cluster, FencepostProcess() as broker:
         result = chaos(
             SLOW_SHOP, broker, "TV2", tmp_path / "run", seed=3, kills=[],
