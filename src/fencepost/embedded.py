@@ -66,7 +66,8 @@ class Broker:
             raise
         self._loop, self._thread, self._running = loop, thread, running
         self.host, self.port = running.addresses[0]
-        self._listen = f"{self.host}:{self.port}"
+        name, separator, _ = self._listen.rpartition("://")
+        self._listen = f"{name}{separator}{self.host}:{self.port}"
         for name, partitions in self._topics.items():
             self.create_topic(name, partitions)
         self._topics = {}

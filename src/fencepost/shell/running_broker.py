@@ -10,15 +10,20 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from fencepost.broker.node import Node, Ports
 from fencepost.broker.storage import WrongDirectory, make_directory_durably
 from fencepost.log.side_files import CorruptSideFile
+from fencepost.settings import InvalidSetting
 from fencepost.shell.disk import RealDisk
 from fencepost.shell.flusher import ThreadedFlusher
+from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
 from fencepost.shell.server import Connections, listen
+
+if TYPE_CHECKING:
+    from fencepost.shell.tls import TlsKeys
 
 DEFAULT_LISTENER = "PLAINTEXT"
 LOCK_NAME = ".lock"
@@ -74,6 +79,14 @@ class RunningBroker:
         if self.on_events is not None:
             self.node.events.subscribe(self.on_events)
         try:
+            keys = self._secure(listeners, loop)
+            await self._key_watch.load()
+        except InvalidSetting as error:
+            for bound in reserved:
+                bound.close()
+            self._unlock()
+            raise CannotStart(str(error)) from None
+        try:
             self.node.start()
         except (WrongDirectory, CorruptSideFile) as error:
             raise CannotStart(str(error)) from None
@@ -85,11 +98,38 @@ class RunningBroker:
             port = bound.getsockname()[1]
             host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
             self.node.set_endpoint(listener.name, host, advertised_port or port)
-            self._servers.append(await listen(self.connections, listener.name, bound))
+            if listener.name in keys:
+                from fencepost.shell.tls_listener import listen_with_tls
+
+                server = await listen_with_tls(self.connections, listener.name, bound, keys[listener.name])
+            else:
+                server = await listen(self.connections, listener.name, bound)
+            self._servers.append(server)
             self.addresses.append((listener.host, port))
+        self._key_watch.start()
         # What is alive now stays alive: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+
+    def _secure(self, listeners: Sequence[Listener], loop: asyncio.AbstractEventLoop) -> "dict[str, TlsKeys]":
+        """Make every listener ask what its settings say, before anybody can connect. The keys of those with TLS."""
+        self._key_watch = KeyWatch(self.node.events, self.node.config.ssl_reload_interval_ms)
+        keys = {}
+        for listener in listeners:
+            security = self.node.secure(listener.name)
+            if security is None:
+                continue
+            # Not before they are needed: most brokers start without.
+            if security.needs_keys:
+                from fencepost.shell.issuer_keys import IssuerKeys
+
+                self._key_watch.watch_issuer(IssuerKeys(security, loop))
+            if security.config.has_tls:
+                from fencepost.shell.tls import TlsKeys
+
+                keys[listener.name] = TlsKeys(security.config)
+                self._key_watch.watch_certificates(keys[listener.name])
+        return keys
 
     async def stop(self) -> None:
         """Answer no more, write everything, leave nothing to recover."""
@@ -104,6 +144,8 @@ class RunningBroker:
         for server in self._servers:
             server.close()
         self.connections.abort_all()
+        await self.connections.handshakes_ended()
+        await self._key_watch.stop()
         self._flusher.close()
         self._unlock()
 
@@ -111,6 +153,8 @@ class RunningBroker:
         for server in self._servers:
             server.close()
         self.connections.close_all()
+        await self.connections.handshakes_ended()
+        await self._key_watch.stop()
         await asyncio.sleep(0)
 
     def _unlock(self) -> None:

@@ -8,12 +8,15 @@ leaves its answers unread is cut off.
 import asyncio
 import socket
 from collections import Counter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fencepost.broker.connection import Connection
-from fencepost.broker.events import ConnectionClosed, ConnectionRefused
+from fencepost.broker.events import AuthenticationFailed, ConnectionClosed, ConnectionRefused
 from fencepost.broker.node import Node
 from fencepost.shell.busy_poll import BusyPoll
+
+if TYPE_CHECKING:
+    from fencepost.shell.tls_listener import TlsHandshake
 
 RECEIVE_BUFFER_BYTES = 65_536
 # A buffer up to this size is kept for the next frame; a larger one was for an exception.
@@ -36,6 +39,8 @@ class Connections:
         self.loop = loop
         self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
+        self._handshakes: dict[TlsHandshake, None] = {}
+        """Connections of TLS listeners that are not open yet."""
         self.receiving_bytes = 0
         self._unread: dict[BrokerProtocol, int] = {}
         """Bytes of answers that wait for their readers, in the order in which those fell behind."""
@@ -48,18 +53,41 @@ class Connections:
     def close_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._abort_handshakes()
         for protocol in list(self.open):
             protocol.close("the broker stops")
 
     def abort_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._abort_handshakes()
         for protocol in list(self.open):
             protocol.abort()
 
+    def _abort_handshakes(self) -> None:
+        for handshake in list(self._handshakes):
+            handshake.abort()
+
+    async def handshakes_ended(self) -> None:
+        tasks = [handshake.task for handshake in self._handshakes if handshake.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin_handshake(self, handshake: "TlsHandshake", host: str) -> None:
+        self._handshakes[handshake] = None
+        self.by_host[host] += 1
+
+    def end_handshake(self, handshake: "TlsHandshake", host: str) -> None:
+        self._handshakes.pop(handshake, None)
+        self.left(host)
+
+    def left(self, host: str) -> None:
+        self.by_host[host] -= 1
+        if not self.by_host[host]:
+            del self.by_host[host]
+
     def refusal(self, host: str) -> str | None:
         config = self.node.config
-        if len(self.open) >= config.max_connections:
+        if len(self.open) + len(self._handshakes) >= config.max_connections:
             return f"max.connections={config.max_connections} reached"
         if self.by_host[host] >= config.max_connections_per_ip:
             return f"max.connections.per.ip={config.max_connections_per_ip} reached"
@@ -159,16 +187,25 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 if hasattr(socket, name):
                     raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         transport.set_write_buffer_limits(high=self._node.config.response_buffer_max_bytes)
-        self._connection = self._node.connect(self._host, self._listener, transport.writelines, self.close)
+        secured = transport.get_extra_info("ssl_object")
+        certificate = None if secured is None else secured.getpeercert(binary_form=True)
+        try:
+            self._connection = self._node.connect(
+                self._host, self._listener, transport.writelines, self.close, certificate
+            )
+        except PermissionError as error:
+            self._connections.open.pop(self)
+            self._connections.left(self._host)
+            self._node.events.emit(AuthenticationFailed(0, self._host, self._listener, "TLS", str(error)))
+            transport.abort()
+            return
         self._connection.on_ready = self._process
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._connection is None:
             return
         self._connections.open.pop(self, None)
-        self._connections.by_host[self._host] -= 1
-        if not self._connections.by_host[self._host]:
-            del self._connections.by_host[self._host]
+        self._connections.left(self._host)
         self._release_buffer()
         self._connections.caught_up(self)
         self._connection.closed()
@@ -214,8 +251,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if end - start < 4:
                 break
             size = view[start] << 24 | view[start + 1] << 16 | view[start + 2] << 8 | view[start + 3]
-            if size > node.config.socket_request_max_bytes:
-                self.close(f"request of {size} bytes is over socket.request.max.bytes")
+            if size > connection.request_max_bytes:
+                self.close(f"request of {size} bytes is over {self._request_limit()}")
                 return
             stop = start + 4 + size
             if stop > end:
@@ -252,6 +289,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._resume_reading()
         else:
             self._pause_reading()
+
+    def _request_limit(self) -> str:
+        is_trusted = self._connection is None or self._connection.guard is None
+        return "socket.request.max.bytes" if is_trusted else "sasl.server.max.receive.size"
 
     def _make_room(self) -> None:
         """Move what has arrived to the front, or let the buffer grow if it is full with the frame in progress.
