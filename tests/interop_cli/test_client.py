@@ -25,6 +25,7 @@ from fencepost.client.apis import Api
 from fencepost.client.connection import connect
 from tests.interop_cli.conftest import KINDS
 from tests.peers.broker_process import BrokerProcess
+from tests.peers.process import WAIT_TIMEOUT_SECONDS
 
 ADD_PARTITIONS_TO_TXN: Api[object, object] = Api("AddPartitionsToTxn", 24, 0, 5)
 
@@ -131,7 +132,11 @@ def test_aborted_transactions_are_not_read_and_markers_are_passed(broker: Broker
     assert values(broker, topic, isolation_level=IsolationLevel.READ_COMMITTED) == committed
     assert values(broker, topic)[-2:] == [b"open", b"behind"]
     producer.abort_transaction(30)
-    assert values(broker, topic, isolation_level=IsolationLevel.READ_COMMITTED) == [*committed, b"behind"]
+    # The abort is answered when it is decided; its marker, which lets readers pass, may come after.
+    deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
+    while (found := values(broker, topic, isolation_level=IsolationLevel.READ_COMMITTED)) == committed:
+        assert time.monotonic() < deadline, "the marker does not come"
+    assert found == [*committed, b"behind"]
 
 
 def test_a_producer_outlives_a_killed_broker_without_loss_duplicate_or_disorder(
