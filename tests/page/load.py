@@ -6,9 +6,8 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from fencepost.client import (
     AsyncAdmin,
@@ -31,29 +30,10 @@ PIPELINE = "ledger"
 AT_ONCE = 500
 
 
-def in_thread(work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs it to its end on a loop of its own: the browser's driver has one running in this thread."""
-    outcome: list[Any] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(work))
-        except BaseException as error:  # handed over, not swallowed
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return outcome[0]
-
-
 async def lay_scenes(bootstrap_servers: str) -> None:
     """A held partition, an abandoned id that was taken over, a pipeline with batches, groups with lag."""
     async with AsyncAdmin(bootstrap_servers) as admin:
-        for topic, partitions in (("orders", 3), ("payments", 2), ("purchases", 1), ("refunds", 1)):
+        for topic, partitions in (("orders", 3), ("payments", 2), ("purchases", 1), ("refunds", 1), ("parking", 1)):
             await admin.create_topic(NewTopic(topic, partitions))
     async with AsyncProducer(bootstrap_servers) as plain:
         for at in range(40):
@@ -75,12 +55,7 @@ async def lay_scenes(bootstrap_servers: str) -> None:
 
 
 async def hold(
-    bootstrap_servers: str,
-    transactional_id: str,
-    topic: str,
-    *,
-    client_id: str = "till",
-    group: str | None = "auditors",
+    bootstrap_servers: str, transactional_id: str, topic: str, client_id: str, group: str | None = None
 ) -> None:
     """A producer that goes away in the midst of a transaction, and others that go on behind it."""
     async with AsyncClient(bootstrap_servers, client_id=client_id) as client:

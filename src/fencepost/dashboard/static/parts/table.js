@@ -3,13 +3,14 @@ import { html, cls } from "../lib/html.js";
 import { count } from "../lib/format.js";
 
 /**
- * columns: [{key, title, width, num, wide, sort, cell(row)}]; `wide` columns are left out on a phone.
+ * columns: [{key, title, width, num, wide, sort, cell(row)}]; `wide` columns are left out on a phone,
+ * where `narrow` widths hold.
  * sort: {by, order, change(by, order)} for columns that have `sort`.
  */
 export function Table({ caption, columns, rows, rowKey, sort }) {
   return html`<table>
     <caption class="sr">${caption}</caption>
-    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"} style=${each.width ? `width:${each.width}` : ""} />`)}</colgroup>
+    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"} style=${each.width ? `--wide:${each.width};--narrow:${each.narrow ?? each.width}` : ""} />`)}</colgroup>
     <thead><tr>${columns.map((each) => html`<${Heading} key=${each.key} column=${each} sort=${sort} />`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each) => html`
       <td key=${each.key} class=${cls(each.num && "num", each.wide && "only-wide", each.quiet && "quiet", each.wrap && "wrap", each.time && "time")}>${each.cell(row)}</td>`)}</tr>`)}</tbody>

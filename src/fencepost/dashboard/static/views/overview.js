@@ -18,7 +18,7 @@ export function OverviewView() {
     ${overview === null ? html`<${Waiting} what="the cluster" />` : html`<div class=${kind === "live" ? "" : "aged"}>
       <${Tiles} overview=${overview} passed=${passed} />
       <${Charts} overview=${overview} />
-      <div class="grid two">
+      <div class="grid two tops">
         <${Held} overview=${overview} passed=${passed} />
         <${Recent} rows=${overview.recent} />
       </div>
@@ -80,7 +80,7 @@ function Charts({ overview }) {
 
 function Held({ overview, passed }) {
   const columns = [
-    { key: "where", title: "Partition", width: "36%", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
+    { key: "where", title: "Partition", width: "36%", narrow: "44%", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
     { key: "by", title: "Held by", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : `producer ${row.producer_id}`) },
     { key: "offsets", title: "Offsets behind", num: true, width: "118px", wide: true, cell: (row) => count(row.high_watermark - row.last_stable_offset) },
     { key: "age", title: "Open for", num: true, width: "96px", cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)) },

@@ -26,11 +26,12 @@ export function Partition({ topic, partition }) {
   const shown = moved ?? atEnd(strip);
   const piece = strip.pieces.find((each) => each.first_offset === chosen) ?? null;
   const holder = strip.last_stable_offset < strip.high_watermark ? strip.pieces.find((each) => each.kind === "open" && each.last_offset >= strip.last_stable_offset) : null;
+  const isHeld = holder !== null && holder !== undefined && strip.at_ms - holder.from_ms >= HELD_AFTER_MS;
   const move = (window) => setMoved(window);
   const abort = (each) => setAborting(each.transactional_id
     ? { target: { transactional_id: each.transactional_id }, name: each.transactional_id }
     : { target: { topic, partition: Number(partition), start_offset: each.first_offset }, name });
-  return html`<${Head} title=${name} back="Partitions" backTo="#/partitions" under=${html`<${Standing} strip=${strip} holder=${holder} />`} />
+  return html`<${Head} title=${name} back="Partitions" backTo="#/partitions" under=${html`<${Standing} strip=${strip} holder=${holder} isHeld=${isHeld} />`} />
     <section class="card" aria-label="The log">
       <header><h2>The log</h2>
         <span class="quiet" data-window>offsets ${count(shown.from)}–${count(shown.to)}${moved === null ? ", following the end" : ""}</span>
@@ -39,7 +40,7 @@ export function Partition({ topic, partition }) {
           <button type="button" class="button small" aria-label="Later offsets" disabled=${shown.to >= log.end} onClick=${() => move(panned(shown, 0.5, log))}>→</button>
           <button type="button" class="button small" aria-label="Zoom in" disabled=${shown.to - shown.from <= OFFSETS_MIN} onClick=${() => move(zoomed(shown, 0.5, 0.5, log))}>+</button>
           <button type="button" class="button small" aria-label="Zoom out" disabled=${shown.to - shown.from >= Math.min(OFFSETS_MAX, log.end - log.start)} onClick=${() => move(zoomed(shown, 2, 0.5, log))}>−</button>
-          ${holder && html`<button type="button" class="button small" onClick=${() => move(within({ from: strip.last_stable_offset - 20, to: strip.last_stable_offset + 80 }, log))}>What holds</button>`}
+          ${isHeld && html`<button type="button" class="button small" onClick=${() => move(within({ from: strip.last_stable_offset - 20, to: strip.last_stable_offset + 80 }, log))}>What holds</button>`}
           <button type="button" class="button small" disabled=${moved === null} onClick=${() => move(null)}>Follow end</button>
         </div></header>
       <div class="body">${strip.high_watermark === strip.log_start_offset
@@ -60,10 +61,10 @@ function atEnd({ from, to, pieces }) {
   return { from: first, to: Math.max(to, first + OFFSETS_MIN) };
 }
 
-function Standing({ strip, holder }) {
+function Standing({ strip, holder, isHeld }) {
   if (strip.last_stable_offset >= strip.high_watermark) return html`<${Tag} state="none">nothing holds the readers<//>`;
   const behind = `${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
-  if (holder && strip.at_ms - holder.from_ms < HELD_AFTER_MS) return html`<${Tag} state="none">readers follow closely, ${behind}<//>`;
+  if (holder && !isHeld) return html`<${Tag} state="none">readers follow closely, ${behind}<//>`;
   const by = holder?.transactional_id ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>` : holder ? ` by producer ${holder.producer_id}` : "";
   return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}`;
 }
@@ -95,9 +96,9 @@ function Pieces({ pieces, shown, choose }) {
   const rows = pieces.filter((piece) => piece.last_offset >= shown.from && piece.first_offset < shown.to);
   if (!rows.length) return null;
   const columns = [
-    { key: "offsets", title: "Offsets", time: true, width: "30%", cell: (row) => html`<a href="#" data-row onClick=${(event) => { event.preventDefault(); choose(row.first_offset); }}>${count(row.first_offset)}${row.last_offset > row.first_offset ? `–${count(row.last_offset)}` : ""}</a>` },
-    { key: "kind", title: "Kind", width: "112px", cell: (row) => html`<${Tag} state=${row.kind} />` },
-    { key: "records", title: "Records", num: true, width: "80px", cell: (row) => count(row.records) },
+    { key: "offsets", title: "Offsets", time: true, width: "30%", narrow: "36%", cell: (row) => html`<a href="#" data-row onClick=${(event) => { event.preventDefault(); choose(row.first_offset); }}>${count(row.first_offset)}${row.last_offset > row.first_offset ? `–${count(row.last_offset)}` : ""}</a>` },
+    { key: "kind", title: "Kind", width: "112px", narrow: "104px", cell: (row) => html`<${Tag} state=${row.kind} />` },
+    { key: "records", title: "Records", num: true, wide: true, width: "80px", cell: (row) => count(row.records) },
     { key: "who", title: "Transaction", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : html`<span class="quiet">${row.producer_id >= 0 ? `producer ${row.producer_id}` : "–"}</span>`) },
     { key: "when", title: "Written", num: true, wide: true, quiet: true, width: "136px", cell: (row) => moment(row.from_ms, true) },
   ];

@@ -19,12 +19,12 @@ export function Partitions({ query }) {
   useResultsSaid(q || asked.held, isStale ? undefined : found?.matched, "partitions");
   const columns = [
     { key: "where", title: "Partition", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)} title=${place(row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
-    { key: "state", title: "Readers", width: "124px", cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>` },
-    { key: "open", title: "Open", num: true, width: "72px", cell: (row) => count(row.open_transactions) },
+    { key: "state", title: "Readers", width: "124px", narrow: "80px", cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>` },
+    { key: "open", title: "Open", num: true, width: "72px", narrow: "64px", cell: (row) => count(row.open_transactions) },
     { key: "start", title: "Log start", num: true, wide: true, quiet: true, width: "118px", cell: (row) => count(row.log_start_offset) },
     { key: "stable", title: "Last stable", num: true, wide: true, width: "124px", cell: (row) => count(row.last_stable_offset) },
     { key: "high", title: "High watermark", num: true, wide: true, width: "136px", cell: (row) => count(row.high_watermark) },
-    { key: "behind", title: "Behind", num: true, width: "92px", cell: (row) => (row.is_held ? count(row.high_watermark - row.last_stable_offset) : html`<span class="quiet">0</span>`) },
+    { key: "behind", title: "Behind", num: true, width: "92px", narrow: "84px", cell: (row) => (row.is_held ? count(row.high_watermark - row.last_stable_offset) : html`<span class="quiet">0</span>`) },
     { key: "leader", title: "Leader", num: true, wide: true, quiet: true, width: "76px", cell: (row) => row.leader ?? "–" },
   ];
   return html`<${Head} title="Partitions" />

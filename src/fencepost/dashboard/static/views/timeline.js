@@ -41,7 +41,7 @@ export function Timeline({ lanes, history, atMs, isOpen }) {
     <header><h2>Timeline</h2>
       <span class="quiet">${moments.length > size ? `moments ${count(first + 1)}–${count(last + 1)} of ${count(moments.length)}` : ""}</span>
       <div class="strip-tools" style="margin-left:auto">
-        <${Segments} label="How time is drawn" value=${isToScale ? "scale" : "even"} change=${(key) => setToScale(key === "scale")} options=${[["even", "Readable"], ["scale", "To scale"]]} />
+        <span class="only-wide"><${Segments} label="How time is drawn" value=${isToScale ? "scale" : "even"} change=${(key) => setToScale(key === "scale")} options=${[["even", "Readable"], ["scale", "To scale"]]} /></span>
         ${moments.length > 6 && html`
           <button type="button" class="button small" disabled=${first === 0} onClick=${() => shift(-Math.ceil(size / 2))}>Earlier</button>
           <button type="button" class="button small" disabled=${isAtEnd} onClick=${() => (last + Math.ceil(size / 2) >= moments.length - 1 ? setView({ size, end: null }) : shift(Math.ceil(size / 2)))}>Later</button>
@@ -105,7 +105,7 @@ function Moments({ history, from, to }) {
   if (!history) return null;
   const rows = history.filter((each) => each.time_ms >= from && each.time_ms <= to).slice(-ROWS_MAX);
   const columns = [
-    { key: "time", title: "Time", width: "112px", quiet: true, time: true, cell: (row) => moment(row.time_ms, true) },
+    { key: "time", title: "Time", width: "132px", narrow: "122px", quiet: true, time: true, cell: (row) => moment(row.time_ms, true) },
     { key: "kind", title: "Kind", width: "92px", wide: true, cell: (row) => KINDS[row.kind] ?? row.kind },
     { key: "text", title: "What happened", wrap: true, cell: (row) => row.text },
   ];

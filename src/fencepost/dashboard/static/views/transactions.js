@@ -25,8 +25,8 @@ export function Transactions({ query }) {
   useResultsSaid(q || asked.state || asked.older_than_ms, isStale ? undefined : found?.matched, "transactional ids");
   const columns = [
     { key: "id", title: "Transactional id", sort: "id", cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)} title=${row.transactional_id}>${row.transactional_id}<//>` },
-    { key: "state", title: "State", sort: "state", width: "152px", cell: (row) => html`<${Tag} state=${row.state} />` },
-    { key: "age", title: "Open for", sort: "age", first: "desc", num: true, width: "104px", cell: (row) => (row.age_ms === null || row.age_ms === undefined ? html`<span class="quiet">–</span>` : tickingAge(row.age_ms + passed)) },
+    { key: "state", title: "State", sort: "state", width: "152px", narrow: "138px", cell: (row) => html`<${Tag} state=${row.state} />` },
+    { key: "age", title: "Open for", sort: "age", first: "desc", num: true, width: "104px", narrow: "94px", cell: (row) => (row.age_ms === null || row.age_ms === undefined ? html`<span class="quiet">–</span>` : tickingAge(row.age_ms + passed)) },
     { key: "timeout", title: "Time-out", num: true, wide: true, quiet: true, width: "98px", cell: (row) => age(row.timeout_ms) },
     { key: "parts", title: "Partitions", num: true, wide: true, width: "92px", cell: (row) => count(row.partition_count) },
     { key: "producer", title: "Producer · epoch", sort: "producer", num: true, wide: true, width: "142px", cell: (row) => html`${row.producer_id} <span class="quiet">· ${row.producer_epoch}</span>` },
