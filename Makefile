@@ -42,7 +42,7 @@ exactly-once: peers
 chaos: peers
 	$(BIN)/python -m tests.chaos
 
-# The example pipelines on a local cluster of Spark, both brokers and protocols, forty kills and sleeping drivers; prints a table.
+# The example pipelines on a local cluster of Spark, both brokers and protocols, under forty kills and sleeping drivers; a table.
 chaos-spark: peers
 	$(BIN)/python -m tests.spark.chaos
 
