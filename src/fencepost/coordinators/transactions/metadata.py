@@ -141,6 +141,20 @@ class TransactionMetadata:
             raise IllegalTransition(self.transactional_id, self.record.state.name, target.state.name, problem)
 
 
+def impossible(record: TransactionRecord) -> str | None:
+    """Why no coordinator can have written this, if so: whoever went on from it would end in a contradiction."""
+    if record.producer_id < 0 or record.producer_epoch < 0:
+        return f"no producer has id {record.producer_id} and epoch {record.producer_epoch}"
+    next_pair = ProducerPair(record.next_producer_id, max(record.next_producer_epoch, 0))
+    if next_pair.producer_id < NO_PRODUCER_ID or (
+        next_pair.producer_id == record.producer_id and next_pair.producer_epoch < record.producer_epoch
+    ):
+        return f"{next_pair} cannot come after producer {record.producer_id} epoch {record.producer_epoch}"
+    if record.start_timestamp_ms < 0 and record.state not in AT_REST:
+        return f"{record.state.name} without a start time"
+    return None
+
+
 def _contradiction(old: TransactionRecord, new: TransactionRecord) -> str | None:
     if new.producer_id < 0 or not 0 <= new.producer_epoch <= EPOCH_MAX:
         return f"no producer has id {new.producer_id} and epoch {new.producer_epoch}"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
-from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord
+from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord, impossible
 from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
 from fencepost.wire.codec import decode, encode
@@ -138,7 +138,7 @@ def _to_value(record: TransactionRecord) -> TransactionLogValue:
 def _from_value(value: TransactionLogValue) -> TransactionRecord:
     if value.transaction_status not in PERSISTED:
         raise MalformedMessage(f"transaction status {value.transaction_status}")
-    return TransactionRecord(
+    record = TransactionRecord(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
@@ -155,6 +155,10 @@ def _from_value(value: TransactionLogValue) -> TransactionRecord:
         next_producer_epoch=value.next_producer_epoch,
         client_transaction_version=value.client_transaction_version,
     )
+    problem = impossible(record)
+    if problem is not None:
+        raise MalformedMessage(problem)
+    return record
 
 
 def _leading_version(data: bytes) -> int:

@@ -1,5 +1,7 @@
 """The bytes of __transaction_state are Kafka's own."""
 
+from typing import Any
+
 import pytest
 
 from fencepost.coordinators.journal import UnknownRecordType
@@ -84,3 +86,23 @@ def test_a_tombstone_has_no_value() -> None:
 def test_what_is_not_what_it_claims_is_refused(key: bytes, value: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         TransactionJournal(lambda: 2).decode_entry(key, value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"producer_id": -1},
+        {"producer_epoch": -10},
+        {"next_producer_id": -2},
+        {"next_producer_id": EXAMPLE.producer_id, "producer_epoch": 5, "next_producer_epoch": 4},
+        {"state": TransactionState.PREPARE_ABORT, "start_timestamp_ms": -1},
+        {"state": TransactionState.ONGOING, "start_timestamp_ms": -1},
+    ],
+    ids=lambda changes: ", ".join(changes),
+)
+def test_what_no_coordinator_can_have_written_is_refused(changes: dict[str, Any]) -> None:
+    """Its checksum may be right. Going on from it would end in a contradiction, in the midst of a start."""
+    journal = TransactionJournal(lambda: 2)
+    written = journal.encode_entry(TransactionEntry("tx", EXAMPLE._replace(**changes)))
+    with pytest.raises(MalformedMessage):
+        journal.decode_entry(*written)
