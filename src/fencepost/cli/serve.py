@@ -17,6 +17,7 @@ examples:
   fencepost serve --data ./data
   fencepost serve --data /var/lib/fencepost --listen 0.0.0.0:9092 --advertise broker.example.org:9092
   fencepost serve --data ./data --set flush=os --set num.partitions=3 --metrics 127.0.0.1:9404
+  fencepost serve --data ./data --ui 127.0.0.1:8090
   fencepost serve --data ./data --listen INTERNAL://10.0.0.5:9092 --listen EXTERNAL://0.0.0.0:9093 \\
                   --advertise EXTERNAL://broker.example.org:9093
 
@@ -64,6 +65,14 @@ def parser() -> argparse.ArgumentParser:
         help="one setting, before those of the file; may be given several times",
     )  # fmt: skip
     made.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
+    made.add_argument(
+        "--ui", metavar="HOST:PORT", help="serve the page about this broker here, in a process of its own"
+    )
+    made.add_argument("--ui-allow-actions", action="store_true", help="transactions may be aborted from the page")
+    made.add_argument(
+        "--ui-command-config", type=Path, metavar="FILE",
+        help="client settings with which the page reaches the first listener, if that is secured",
+    )  # fmt: skip
     return made
 
 
@@ -82,15 +91,33 @@ def run_serve(arguments: Sequence[str]) -> int:
                 check_address(address, option)
         if given.metrics is not None:
             check_address(given.metrics, "--metrics")
+        if given.ui is not None:
+            check_address(given.ui, "--ui")
+            check_page_installed()
         check_settings(settings)
     except (InvalidOption, InvalidSetting) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     from fencepost.shell.serve import ServeOptions, serve
 
+    page = None
+    if given.ui is not None:
+        from fencepost.shell.page_process import PageOptions
+
+        page = PageOptions(given.ui, given.ui_allow_actions, given.ui_command_config)
     return serve(
-        ServeOptions(data=given.data, listen=listen, advertise=advertise, settings=settings, metrics=given.metrics)
+        ServeOptions(
+            data=given.data, listen=listen, advertise=advertise, settings=settings, metrics=given.metrics, page=page
+        )
     )
+
+
+def check_page_installed() -> None:
+    import importlib.util
+
+    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InvalidOption(f"the page needs {' and '.join(missing)}; install them with: pip install 'fencepost[ui]'")
 
 
 def gather_settings(file: Path | None, assignments: Sequence[str]) -> dict[str, str]:

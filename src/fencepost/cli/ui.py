@@ -45,13 +45,13 @@ def ui(
     profile: Profile = None,
 ) -> None:
     """Serve a live page about transactions, partitions, groups and producers of any cluster."""
-    check_installed()
-    from fencepost.cli.serve import InvalidOption, check_address
+    from fencepost.cli.serve import InvalidOption, check_address, check_page_installed
     from fencepost.shell.running_broker import CannotStart, parse_listeners, reserve
 
     if token is not None and not token.strip():
         raise CommandFailed("an empty token protects nothing", "leave --token out, or give one")
     try:
+        check_page_installed()
         check_address(listen, "--listen")
         listener = parse_listeners([listen])[0]
         bound = reserve(listener) if listen_fd is None else socket.socket(fileno=listen_fd)
@@ -73,11 +73,3 @@ def ui(
         run_async(work())
     finally:
         bound.close()
-
-
-def check_installed() -> None:
-    import importlib.util
-
-    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandFailed(f"the page needs {' and '.join(missing)}", "install them with: pip install 'fencepost[ui]'")

@@ -7,11 +7,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from fencepost.shell.event_log import EventLog
 from fencepost.shell.running_broker import CannotStart, RunningBroker, parse_listeners, reserve
+
+if TYPE_CHECKING:
+    from fencepost.shell.page_process import PageOptions
 
 # Requests leave no cycles behind: the collector may look at young objects far less often than it does by default.
 GC_THRESHOLDS = (20_000, 20, 20)
@@ -24,6 +28,7 @@ class ServeOptions:
     advertise: Sequence[str] = ()
     settings: dict[str, str] = field(default_factory=dict)
     metrics: str | None = None
+    page: "PageOptions | None" = None
 
 
 def serve(options: ServeOptions) -> int:
@@ -44,6 +49,7 @@ async def _serve(options: ServeOptions) -> None:
         loop.add_signal_handler(number, stop.set)
     # Like the broker's own ports: found out before anything in the directory is touched.
     metrics_socket = None if options.metrics is None else reserve(parse_listeners([options.metrics])[0])
+    page_socket = None if options.page is None else reserve(parse_listeners([options.page.listen])[0])
     broker = RunningBroker(options.data, options.settings)
     broker.on_events = EventLog(sys.stderr).write
     await broker.start(options.listen, options.advertise)
@@ -55,7 +61,14 @@ async def _serve(options: ServeOptions) -> None:
         metrics = await serve_metrics(broker, metrics_socket)
     for host, port in broker.addresses:
         print(f"fencepost listening on {host}:{port}", flush=True)
+    page = None
+    if options.page is not None and page_socket is not None:
+        from fencepost.shell.page_process import PageProcess
+
+        page = PageProcess(options.page, page_socket, broker.addresses[0])
     await stop.wait()
+    if page is not None:
+        await loop.run_in_executor(None, page.stop)
     if metrics is not None:
         metrics.close()
     await broker.stop()
