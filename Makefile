@@ -18,7 +18,8 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "Fencepost needs Python 3.11 or newer; $(PYTHON) is older. Say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
+	@# Much of what comes is never imported: Python compiles what is.
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $(STAMP)
 
 peers: setup
