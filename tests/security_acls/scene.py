@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from fencepost.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from tests.interop.cases.peer import SETTLING, error_codes
@@ -92,6 +92,10 @@ class AskingFencepost(FencepostProcess):
 Asking = AskingApache | AskingFencepost
 
 
+class Caller(Protocol):
+    def call(self, api: str, version: int, message: dict[str, Any] | None = None) -> Any: ...
+
+
 class Right(NamedTuple):
     operation: AclOperation
     resource_type: ResourceType
@@ -144,7 +148,7 @@ def settled(client: RawClient, api: str, version: int, message: dict[str, Any]) 
         time.sleep(0.02)
 
 
-def acls_of(client: RawClient, **parts: Any) -> set[tuple[Any, ...]]:
+def acls_of(client: Caller, **parts: Any) -> set[tuple[Any, ...]]:
     answer = client.call("DescribeAcls", 3, {**ANY_ACL, **parts})
     assert answer["ErrorCode"] == 0, answer
     return {
@@ -162,7 +166,7 @@ def acls_of(client: RawClient, **parts: Any) -> set[tuple[Any, ...]]:
     }
 
 
-def grant(client: RawClient, rights: Sequence[tuple[str, Right]]) -> None:
+def grant(client: Caller, rights: Sequence[tuple[str, Right]]) -> None:
     """Gives users rights and waits until the broker knows: in Apache Kafka the controller learns of them first."""
     creations = [right.creation(user) for user, right in rights]
     if not creations:
@@ -176,7 +180,7 @@ def grant(client: RawClient, rights: Sequence[tuple[str, Right]]) -> None:
         time.sleep(0.02)
 
 
-def revoke(client: RawClient, user: str) -> None:
+def revoke(client: Caller, user: str) -> None:
     """Takes every right of a user away, and waits for it."""
     mine = {"PrincipalFilter": f"User:{user}"}
     answer = client.call("DeleteAcls", 3, {"Filters": [{**ANY_ACL, **mine}]})

@@ -43,9 +43,9 @@ def test_rights_are_asked_for_as_kafka_does(case: Case, transcripts: tuple[Trans
 def test_a_right_makes_a_difference_in_every_case(transcripts: tuple[Transcript, Transcript]) -> None:
     """Otherwise a case would show nothing: the matrix itself is tested here."""
     for case in CASES:
-        first, *_, last = transcripts[1][case.name]
+        first, *others = transcripts[1][case.name]
         if case.steps and case.name not in SAME_WITH_RIGHTS:
-            assert first != last, case.name
+            assert any(other != first for other in others), case.name
 
 
 SAME_WITH_RIGHTS = {

@@ -25,16 +25,22 @@ if TYPE_CHECKING:
         ApiVersionsResponse,
         ConsumerGroupDescribeRequest,
         ConsumerGroupDescribeResponse,
+        CreateAclsRequest,
+        CreateAclsResponse,
         CreatePartitionsRequest,
         CreatePartitionsResponse,
         CreateTopicsRequest,
         CreateTopicsResponse,
+        DeleteAclsRequest,
+        DeleteAclsResponse,
         DeleteGroupsRequest,
         DeleteGroupsResponse,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DeleteTopicsRequest,
         DeleteTopicsResponse,
+        DescribeAclsRequest,
+        DescribeAclsResponse,
         DescribeClusterRequest,
         DescribeClusterResponse,
         DescribeConfigsRequest,
@@ -141,6 +147,9 @@ LEAVE_GROUP: Api[LeaveGroupRequest, LeaveGroupResponse] = Api("LeaveGroup", 13, 
 SYNC_GROUP: Api[SyncGroupRequest, SyncGroupResponse] = Api("SyncGroup", 14, 0, 5)
 SASL_HANDSHAKE: Api[SaslHandshakeRequest, SaslHandshakeResponse] = Api("SaslHandshake", 17, 1, 1)
 SASL_AUTHENTICATE: Api[SaslAuthenticateRequest, SaslAuthenticateResponse] = Api("SaslAuthenticate", 36, 0, 2)
+DESCRIBE_ACLS: Api[DescribeAclsRequest, DescribeAclsResponse] = Api("DescribeAcls", 29, 1, 3)
+CREATE_ACLS: Api[CreateAclsRequest, CreateAclsResponse] = Api("CreateAcls", 30, 1, 3)
+DELETE_ACLS: Api[DeleteAclsRequest, DeleteAclsResponse] = Api("DeleteAcls", 31, 1, 3)
 DESCRIBE_CONFIGS: Api[DescribeConfigsRequest, DescribeConfigsResponse] = Api("DescribeConfigs", 32, 1, 4)
 DESCRIBE_LOG_DIRS: Api[DescribeLogDirsRequest, DescribeLogDirsResponse] = Api("DescribeLogDirs", 35, 1, 4)
 CREATE_PARTITIONS: Api[CreatePartitionsRequest, CreatePartitionsResponse] = Api("CreatePartitions", 37, 0, 3)

@@ -39,6 +39,9 @@ class Admin(Blocking[AsyncAdmin]):
     describe_transaction = blocking(AsyncAdmin.describe_transaction)
     describe_producers = blocking(AsyncAdmin.describe_producers)
     write_abort_marker = blocking(AsyncAdmin.write_abort_marker)
+    describe_acls = blocking(AsyncAdmin.describe_acls)
+    create_acls = blocking(AsyncAdmin.create_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
 
 
 class Producer(Blocking[AsyncProducer]):

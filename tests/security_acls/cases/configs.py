@@ -48,7 +48,14 @@ for _api, _operations in (("AlterConfigs", False), ("IncrementalAlterConfigs", T
     _words = "alter configs" if _api == "AlterConfigs" else "incremental alter configs"
     case(f"{_words} of a topic", _api, altered(CONFIG_TOPIC, _operations), [t(OP.ALTER)], [t(OP.ALTER_CONFIGS)])
     case(f"{_words} of a broker", _api, altered(CONFIG_BROKER, _operations), [c(OP.ALTER)], [c(OP.ALTER_CONFIGS)])
-    case(f"{_words} of a group", _api, altered(CONFIG_GROUP, _operations), [c(OP.ALTER_CONFIGS)])
+    case(
+        f"{_words} of a group",
+        _api,
+        altered(CONFIG_GROUP, _operations),
+        [c(OP.ALTER_CONFIGS)],
+        [g(OP.ALTER_CONFIGS)],
+        until=2,
+    )
 case(
     "list config resources",
     "ListConfigResources",

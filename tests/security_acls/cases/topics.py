@@ -36,6 +36,8 @@ case(
     "Metadata",
     lambda n, v: {"Topics": [{"Name": f"{n.topic}-new"}], "AllowAutoTopicCreation": True},
     [lambda n: Right(OP.DESCRIBE, TOPIC, f"{n.topic}-new")],
+    [lambda n: Right(OP.CREATE, TOPIC, f"{n.topic}-new")],
+    until=2,
 )
 case(
     "metadata with the right through a prefix",
