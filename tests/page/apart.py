@@ -3,29 +3,32 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
 
-def apart(work: Callable[[], T]) -> T:
-    """Runs it in another thread, to its end."""
-    outcome: list[T] = []
-    failed: list[BaseException] = []
+class Apart:
+    """A thread with an event loop: what is opened in one call is still there in the next."""
 
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # handed over, not swallowed
-            failed.append(error)
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        return self
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return outcome[0]
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def call(self, work: Callable[[], T]) -> T:
+        """For what starts a loop itself."""
+        return self.run(asyncio.to_thread(work))
 
-def run_apart(work: Coroutine[Any, Any, T]) -> T:
-    return apart(lambda: asyncio.run(work))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

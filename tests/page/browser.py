@@ -84,14 +84,14 @@ class Visit:
         self.page.wait_for_function("() => !document.querySelector('main [aria-busy=true]')")
         return self.page
 
-    def find(self, selector: str) -> Locator:
-        return self.page.locator(selector)
+    def find(self, selector: str, has_text: str | None = None) -> Locator:
+        return self.page.locator(selector, has_text=has_text)
 
     def wait_for_text(self, selector: str, text: str) -> str:
         """The text of an element, once it holds this."""
         wanted = self.page.locator(selector, has_text=text).first
         wanted.wait_for()
-        return wanted.inner_text()
+        return str(wanted.text_content())
 
     def check(self) -> None:
         assert self.problems == []

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.page.apart import Apart
 from tests.page.browser import Browser, chromium
 from tests.page.load import Load, lay_scenes
 from tests.page.ui_process import UiProcess
@@ -36,3 +37,9 @@ def browser(ui: UiProcess) -> Iterator[Browser]:
     """Comes after the page: as long as the browser's driver runs, no other loop can in this thread."""
     with chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    with Apart() as apart:
+        yield apart

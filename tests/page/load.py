@@ -30,11 +30,15 @@ PIPELINE = "ledger"
 AT_ONCE = 500
 
 
-async def lay_scenes(bootstrap_servers: str) -> None:
-    """A held partition, an abandoned id that was taken over, a pipeline with batches, groups with lag."""
+async def make_topics(bootstrap_servers: str) -> None:
     async with AsyncAdmin(bootstrap_servers) as admin:
         for topic, partitions in (("orders", 3), ("payments", 2), ("purchases", 1), ("refunds", 1), ("parking", 1)):
             await admin.create_topic(NewTopic(topic, partitions))
+
+
+async def lay_scenes(bootstrap_servers: str) -> None:
+    """A held partition, an abandoned id that was taken over, a pipeline with batches, groups with lag."""
+    await make_topics(bootstrap_servers)
     async with AsyncProducer(bootstrap_servers) as plain:
         for at in range(40):
             await plain.send("refunds", b"refund %d" % at)
