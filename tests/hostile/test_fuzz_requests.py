@@ -211,7 +211,8 @@ def test_a_whole_broker_survives_damaged_requests_on_real_sockets(process: Fence
         singer.sings()
     singer.close()
     growth = sockets.resident_bytes(process.pid) - before
-    assert growth < 2 * sent_bytes + 32 * sockets.MIB, f"seed {SEED}"
+    # The rest is what every API and version costs once: its reader and writer, and whatever topics came to be.
+    assert growth < 2 * sent_bytes + 64 * sockets.MIB, f"seed {SEED}"
     process.stop()
     log = process.log_file.read_text()
     for trouble in ("HandlerFailed", "Traceback", "exception", "never retrieved"):
