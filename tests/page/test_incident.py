@@ -13,6 +13,7 @@ import pytest
 
 from fencepost.client import AsyncClient, AsyncProducer, ProducerFenced
 from tests.inspect.conftest import CommandHere
+from tests.inspect.scenes import LONG_MS
 from tests.page.apart import Apart
 from tests.page.browser import IS_UPDATE, Browser, Visit, visit
 from tests.page.load import Load, make_topics
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 DOCUMENT = REPOSITORY / "docs" / "incident.md"
 FIRST, SECOND = "spark/app-7/billing/17", "spark/app-8/billing/17"
 TOPIC, NAME, GROUP = "purchases", "billing", "reports"
-BLOCK = re.compile(r"```\n\$ fencepost (.*)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```\n\$ fencepost ([^\n]*)\n(.*?)```", re.DOTALL)
 STUCK = 3
 
 
@@ -41,13 +42,13 @@ class Shift:
     def __init__(self, bootstrap_servers: str, apart: Apart) -> None:
         self._command = CommandHere(bootstrap_servers)
         self._apart = apart
-        self.told: dict[str, str] = {}
+        self.told: list[tuple[str, str]] = []
 
     def types(self, line: str, status: int = 0) -> str:
         done = self._apart.call(lambda: self._command.run(tuple(line.split())))
         assert done.status == status
-        self.told[line] = done.output + done.errors
-        return self.told[line]
+        self.told.append((line, done.output + done.errors))
+        return done.output + done.errors
 
 
 def _timeless(text: str) -> str:
@@ -58,12 +59,12 @@ def _timeless(text: str) -> str:
     return " ".join(re.sub(r"(?m)^(purchases-0 +)\d+", r"\1N", text).split())
 
 
-def _compare_or_update(told: dict[str, str]) -> None:
+def _compare_or_update(told: list[tuple[str, str]]) -> None:
     document = DOCUMENT.read_text()
     found = BLOCK.findall(document)
-    assert [line for line, _ in found] == list(told), "the document shows every command, in this order"
+    assert [line for line, _ in found] == [line for line, _ in told], "the document shows every command, in this order"
     if IS_UPDATE:
-        texts = iter(told.items())
+        texts = iter(told)
 
         def renew(_: re.Match[str]) -> str:
             line, text = next(texts)
@@ -71,8 +72,8 @@ def _compare_or_update(told: dict[str, str]) -> None:
 
         DOCUMENT.write_text(BLOCK.sub(renew, document))
         return
-    for line, text in found:
-        assert _timeless(text) == _timeless(told[line]), f"docs/incident.md: {line}"
+    for (line, written), (_, printed) in zip(found, told, strict=True):
+        assert _timeless(written) == _timeless(printed), f"docs/incident.md: {line}"
 
 
 def test_an_incident_from_the_first_alarm_to_its_cause(
@@ -96,7 +97,7 @@ def test_an_incident_from_the_first_alarm_to_its_cause(
 
     async def begin_and_stop() -> None:
         await first.start()
-        stopped = first.producer(NAME)
+        stopped = first.producer(NAME, transaction_timeout_ms=LONG_MS)
         await stopped.init()
         await stopped.begin()
         for at in range(3):

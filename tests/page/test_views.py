@@ -74,9 +74,8 @@ def test_transactions_are_searched_filtered_and_sorted(here: Visit) -> None:
     page.get_by_label("Search id or producer id").fill("")
     page.get_by_label("Age").select_option("10000")
     page.get_by_label("State").select_option("Ongoing")
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('main tbody tr')].map(row => row.innerText.split('\\t')[0]).join() === 'billing'"
-    )
+    names = "[...document.querySelectorAll('main tbody tr')].map(row => row.innerText.split('\\t')[0])"
+    page.wait_for_function(f"() => {names}.join() === 'billing'")
     assert "state=Ongoing" in page.url, "what is shown can be linked to"
     page.get_by_label("State").select_option("")
     page.get_by_label("Age").select_option("")
@@ -174,7 +173,7 @@ def test_the_strip_shows_the_log_and_can_be_zoomed(here: Visit, tmp_path: Path) 
     here.go("partitions", "orders", "0")
     for kind in ("committed", "aborted"):
         page.wait_for_selector(f"[data-strip] [data-kind={kind}]")
-    page.wait_for_selector("[data-strip] [data-marker=ABORT]")
+    page.wait_for_selector("[data-strip] [data-marker=ABORT]", state="attached")
 
     def window() -> tuple[int, int]:
         strip = here.find("[data-strip]")
