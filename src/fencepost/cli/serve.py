@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Never
 
+from fencepost.cli.first_users import InvalidUser, first_users
+
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_PORT_MAX = 65_535
 
@@ -20,6 +22,7 @@ examples:
   fencepost serve --data ./data --ui 127.0.0.1:8090
   fencepost serve --data ./data --listen INTERNAL://10.0.0.5:9092 --listen EXTERNAL://0.0.0.0:9093 \\
                   --advertise EXTERNAL://broker.example.org:9093
+  fencepost serve --data ./data --config secured.properties --listen SASL_SSL://0.0.0.0:9093 --add-scram @users
 
 Setting names are Kafka's where Kafka has one; `fencepost configs describe --broker 1 --all` lists them all.
 SIGTERM and SIGINT shut the broker down cleanly.
@@ -64,6 +67,11 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], dest="settings", metavar="NAME=VALUE",
         help="one setting, before those of the file; may be given several times",
     )  # fmt: skip
+    made.add_argument(
+        "--add-scram", action="append", default=[], metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="a user to begin with, as kafka-storage.sh takes it; one that exists is left alone. "
+        "@FILE reads a line for each from a file",
+    )  # fmt: skip
     made.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
     made.add_argument(
         "--ui", metavar="HOST:PORT", help="serve the page about this broker here, in a process of its own"
@@ -95,7 +103,8 @@ def run_serve(arguments: Sequence[str]) -> int:
             check_address(given.ui, "--ui")
             check_page_installed()
         check_settings(settings)
-    except (InvalidOption, InvalidSetting) as error:
+        users = first_users(given.add_scram)
+    except (InvalidOption, InvalidSetting, InvalidUser) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     from fencepost.shell.serve import ServeOptions, serve
@@ -107,7 +116,13 @@ def run_serve(arguments: Sequence[str]) -> int:
         page = PageOptions(given.ui, given.ui_allow_actions, given.ui_command_config)
     return serve(
         ServeOptions(
-            data=given.data, listen=listen, advertise=advertise, settings=settings, metrics=given.metrics, page=page
+            data=given.data,
+            listen=listen,
+            advertise=advertise,
+            settings=settings,
+            metrics=given.metrics,
+            page=page,
+            users=users,
         )
     )
 

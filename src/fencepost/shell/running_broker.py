@@ -21,12 +21,14 @@ from fencepost.shell.flusher import ThreadedFlusher
 from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
 from fencepost.shell.server import Connections, listen
+from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
     from fencepost.shell.tls import TlsKeys
 
 DEFAULT_LISTENER = "PLAINTEXT"
 LOCK_NAME = ".lock"
+SALT_BYTES = 32
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -64,7 +66,12 @@ class RunningBroker:
         self.addresses: list[tuple[str, int]] = []
         """Where it really listens, in the order of the listeners."""
 
-    async def start(self, listen_texts: Sequence[str], advertise_texts: Sequence[str] = ()) -> None:
+    async def start(
+        self,
+        listen_texts: Sequence[str],
+        advertise_texts: Sequence[str] = (),
+        users: Sequence[FirstUser] = (),
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._lock = _lock_directory(self._data)
         # Whatever sits on the ports is found out before anything in the directory is touched.
@@ -92,6 +99,8 @@ class RunningBroker:
             raise CannotStart(str(error)) from None
         except OSError as error:
             raise CannotStart(f"cannot use the data directory {self._data}: {error.strerror or error}") from None
+        for user in users:
+            self._add_user(user)
         self.connections = Connections(self.node, loop)
         self.connections.start()
         for listener, bound in zip(listeners, reserved, strict=True):
@@ -130,6 +139,13 @@ class RunningBroker:
                 keys[listener.name] = TlsKeys(security.config)
                 self._key_watch.watch_certificates(keys[listener.name])
         return keys
+
+    def _add_user(self, user: FirstUser) -> None:
+        if user.mechanism not in self.node.metadata.scram_credentials.get(user.name, {}):
+            salt = self.node.randomness.random_bytes(SALT_BYTES)
+            salted = salted_password(user.mechanism, user.password.encode(), salt, user.iterations)
+            credential = credential_of(user.mechanism, salted, salt, user.iterations)
+            self.node.metadata.set_scram_credentials(user.name, {user.mechanism: credential})
 
     async def stop(self) -> None:
         """Answer no more, write everything, leave nothing to recover."""

@@ -13,6 +13,7 @@ import uvloop
 
 from fencepost.shell.event_log import EventLog
 from fencepost.shell.running_broker import CannotStart, RunningBroker, parse_listeners, reserve
+from fencepost.wire.scram import FirstUser
 
 if TYPE_CHECKING:
     from fencepost.shell.page_process import PageOptions
@@ -29,6 +30,7 @@ class ServeOptions:
     settings: dict[str, str] = field(default_factory=dict)
     metrics: str | None = None
     page: "PageOptions | None" = None
+    users: Sequence[FirstUser] = ()
 
 
 def serve(options: ServeOptions) -> int:
@@ -52,7 +54,7 @@ async def _serve(options: ServeOptions) -> None:
     page_socket = None if options.page is None else reserve(parse_listeners([options.page.listen])[0])
     broker = RunningBroker(options.data, options.settings)
     broker.on_events = EventLog(sys.stderr).write
-    await broker.start(options.listen, options.advertise)
+    await broker.start(options.listen, options.advertise, options.users)
     gc.set_threshold(*GC_THRESHOLDS)
     metrics = None
     if metrics_socket is not None:

@@ -20,6 +20,15 @@ class ScramCredential(NamedTuple):
     server_key: bytes
 
 
+class FirstUser(NamedTuple):
+    """Somebody who may log in before anybody was there to add them."""
+
+    name: str
+    mechanism: str
+    password: str
+    iterations: int
+
+
 def salted_password(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:
     """Takes milliseconds on purpose: whoever has an event loop runs this elsewhere."""
     return hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password, salt, iterations)
