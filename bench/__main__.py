@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import lifecycle, load, report, requests, scale, spark, throughput, transaction_growth, transactions
+from bench import (
+    dashboard,
+    lifecycle,
+    load,
+    report,
+    requests,
+    scale,
+    spark,
+    throughput,
+    transaction_growth,
+    transactions,
+)
 from bench.experiment import Context, Experiment
 from bench.runner import Runner, say
 from bench.subjects import Launcher
@@ -22,7 +33,7 @@ TABLE_COLUMNS = 180
 def all_experiments() -> list[Experiment]:
     rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
     rows += [*transactions.experiments(), *scale.experiments(), *transaction_growth.experiments()]
-    return rows + spark.experiments()
+    return rows + dashboard.experiments() + spark.experiments()
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

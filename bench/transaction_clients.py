@@ -106,14 +106,14 @@ class RawCalls:
         self._scripts.write_bytes(scripts_file(scripts))
         self._sequences.write_bytes(sequences_file(sequences))
 
-    def _call(self, passes: int, warmup: int, count: int, seconds: float) -> dict[str, float]:
+    def _call(self, passes: int, warmup: int, count: int, seconds: float, rate: float = 0) -> dict[str, float]:
         files = (str(self._scripts), str(self._sequences))
-        numbers = (passes, warmup, count, seconds)
+        numbers = (passes, warmup, count, seconds, rate)
         return _run(["raw", self._address[0], str(self._address[1]), *files, *(str(number) for number in numbers)])
 
-    def run(self, *, warmup: int, count: int = 0, seconds: float) -> Transactions:
-        """Until `count` transactions (0: any number) have ended, or for `seconds`."""
-        return _transactions(self._call(RAW_PASSES_ANY, warmup, count, seconds))
+    def run(self, *, warmup: int, count: int = 0, seconds: float, rate: float = 0) -> Transactions:
+        """Until `count` transactions (0: any number) have ended, or for `seconds`; at most `rate` in a second."""
+        return _transactions(self._call(RAW_PASSES_ANY, warmup, count, seconds, rate))
 
     def run_once(self) -> None:
         """Every script once, whatever it is and however long it takes."""

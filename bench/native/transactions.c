@@ -1,13 +1,14 @@
 /* Transactions against a broker, in C so that the client is not what is measured.
  *
- *   transactions raw HOST PORT SCRIPTS SEQUENCES PASSES WARMUP COUNT SECONDS
+ *   transactions raw HOST PORT SCRIPTS SEQUENCES PASSES WARMUP COUNT SECONDS RATE
  *   transactions librdkafka LIBRDKAFKA BOOTSTRAP TOPIC PARTITIONS IDS RECORDS SIZE SECONDS PREFIX [name=value]...
  *   transactions interval LIBRDKAFKA BOOTSTRAP TOPIC INTERVAL_MS SECONDS RATE SIZE ID [name=value]...
  *
  * `raw` knows no protocol: a script is a cycle of ready-made requests of one connection, each of a kind (it opens,
  * writes or ends a transaction), with the place of the error codes in its answer. The batches inside get their
  * sequence numbers and checksums here; SEQUENCES keeps the numbers from one run to the next. A call that is told
- * to come back (CONCURRENT_TRANSACTIONS and the like) does after 20 ms, as Kafka's Java producer would.
+ * to come back (CONCURRENT_TRANSACTIONS and the like) does after 20 ms, as Kafka's Java producer would. With a RATE
+ * above 0 so many transactions begin in a second, and no more.
  * `librdkafka` runs one thread per transactional id. `interval` commits by the clock, as fast as it can (RATE 0) or
  * at a steady rate; then a read_committed consumer takes the time from produce to consume. INTERVAL_MS 0: no
  * transactions. One line of JSON goes to standard output.
@@ -216,7 +217,7 @@ static int accepted(connection_t *c, int64_t now) {
 }
 
 static int run_raw(int count, char **argument) {
-    if (count != 8) fail("raw", "needs eight arguments");
+    if (count != 9) fail("raw", "needs nine arguments");
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argument[1]))};
     if (inet_pton(AF_INET, argument[0], &address.sin_addr) != 1) fail("raw", "bad address");
     size_t size;
@@ -224,6 +225,7 @@ static int run_raw(int count, char **argument) {
     sequence = (int32_t *)map_file(argument[3], &size, 1);
     long passes = atol(argument[4]), warmup = atol(argument[5]), wanted = atol(argument[6]);
     int64_t limit_ns = (int64_t)(atof(argument[7]) * 1e9);
+    double rate = atof(argument[8]);
     make_crc_table();
     uint32_t connections;
     memcpy(&connections, at, 4), at += 4;
@@ -297,6 +299,7 @@ static int run_raw(int count, char **argument) {
                 running--;
                 continue;
             }
+            if (rate > 0 && ends) sleep_until(started + (int64_t)(ended / rate * 1e9));
             send_step(c);
         }
     }
