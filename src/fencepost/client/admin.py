@@ -5,7 +5,7 @@ Every method is one question or one change, retried where that is safe; an answe
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from fencepost.client import apis
 from fencepost.client.admin_acls import AclAdmin
@@ -14,6 +14,7 @@ from fencepost.client.admin_groups import GroupAdmin
 from fencepost.client.admin_transactions import TransactionAdmin
 from fencepost.client.cluster import Backoff, Cluster
 from fencepost.client.errors import UnknownTopic, UnsupportedByBroker
+from fencepost.client.lifetime import Lifetime
 from fencepost.client.offsets import list_offsets
 from fencepost.client.values import (
     BrokerAddress,
@@ -32,7 +33,7 @@ from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 
 
-class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin):
+class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, Lifetime):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(Cluster(bootstrap_servers, **options))
 
@@ -41,13 +42,6 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin):
 
     async def close(self) -> None:
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # Topics
 

@@ -6,13 +6,14 @@ with ArrowReader("127.0.0.1:9092") as reader:
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS, PartitionFetcher
 from fencepost.client.errors import ClientError
 from fencepost.client.face import Blocking
 from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction, VisibleBatches
+from fencepost.client.lifetime import Lifetime
 from fencepost.client.values import IsolationLevel, TopicPartition
 from fencepost.ports import Buffer
 from fencepost.wire.errors import KafkaError
@@ -57,7 +58,7 @@ def read_columns(
     return FetchedColumns([found] if found.num_rows else [], visible.next_offset)
 
 
-class AsyncArrowReader:
+class AsyncArrowReader(Lifetime):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -81,13 +82,6 @@ class AsyncArrowReader:
 
     async def close(self) -> None:
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def read(self, partition: TopicPartition, start: int, end: int) -> "AsyncIterator[pyarrow.RecordBatch]":
         """The records from `start` up to, not including, `end`, which must have been written: it waits for them."""

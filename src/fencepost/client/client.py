@@ -9,19 +9,20 @@ Options carry Kafka's names, with dots or underscores (`**{"security.protocol": 
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.client_transaction import AsyncTransaction
 from fencepost.client.cluster import Cluster
 from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings, Listener
+from fencepost.client.lifetime import Lifetime
 from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import MAX_BLOCK_MS, TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transactional_producer import TRANSACTION_TIMEOUT_MS, AsyncTransactionalProducer
 
 
-class AsyncClient:
+class AsyncClient(Lifetime):
     def __init__(self, bootstrap_servers: str | Sequence[str], **kafka: Any) -> None:
         self._cluster = Cluster(bootstrap_servers, **kafka)
         self._producers: dict[str, AsyncTransactionalProducer] = {}
@@ -36,13 +37,6 @@ class AsyncClient:
         for producer in self._producers.values():
             producer.close()
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     def producer(
         self,

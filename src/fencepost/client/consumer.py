@@ -8,12 +8,13 @@ import asyncio
 import collections
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from fencepost.client import apis
 from fencepost.client.cluster import FETCHING, Backoff, Cluster
 from fencepost.client.errors import BrokerError, ClientError, OffsetOutOfRange
 from fencepost.client.fetched import AbortedTransaction, read_fetched
+from fencepost.client.lifetime import Lifetime
 from fencepost.client.offsets import list_offsets
 from fencepost.client.values import ConsumedRecord, IsolationLevel, ListedOffset, Reset, TopicPartition
 from fencepost.client.verdicts import STALE_LEADER
@@ -174,7 +175,7 @@ class PartitionFetcher:
         )
 
 
-class AsyncPartitionReader:
+class AsyncPartitionReader(Lifetime):
     """Reads the given partitions of topics.
 
     `records()` ends when it has caught up with the end the log had at its start, or follows for ever.
@@ -200,13 +201,6 @@ class AsyncPartitionReader:
 
     async def close(self) -> None:
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:

@@ -5,13 +5,14 @@ sequence number, which the broker recognizes; only when the time is up does its 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from fencepost.client import apis
 from fencepost.client.accumulator import Batch, PartitionQueue, ProducerIdentity
 from fencepost.client.apis import Api
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed
+from fencepost.client.lifetime import Lifetime
 from fencepost.client.record_buffer import BATCH_BYTES, BUFFER_BYTES_MAX, DELIVERY_TIMEOUT_MS, LINGER_MS, Sending
 from fencepost.client.sender import Fate, RecordSender
 from fencepost.client.values import RecordMetadata, TopicPartition
@@ -28,7 +29,7 @@ _LOST_IDENTITY = frozenset(
 )
 
 
-class AsyncProducer(RecordSender):
+class AsyncProducer(RecordSender, Lifetime):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -58,13 +59,6 @@ class AsyncProducer(RecordSender):
         finally:
             self.halt()
             await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def produce(self, topic: str, values: Iterable[bytes | None]) -> list[RecordMetadata]:
         """Send many values and wait for all."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from fencepost.client.options import parse_options
 from fencepost.client.transaction_calls import TransactionProtocol
@@ -38,11 +38,26 @@ class SinkSettings:
     checkpoint: str | None = None
 
 
+class SinkOptions(TypedDict, total=False):
+    """What may be said to every form of the sink, by name."""
+
+    kafka: Mapping[str, Any] | None
+    """Kafka's options: of the producer, TLS, SASL."""
+    transaction_timeout_ms: int | None
+    max_writers: int | None
+    adopt: str
+    """`continue` accepts a checkpoint that the group knows nothing of, once; `refuse` is the default."""
+    protocol: TransactionProtocol | None
+    """None is the newest that the cluster has finalized."""
+    checkpoint: str | None
+    """Needed only under Spark Connect."""
+
+
 def sink_settings(
     name: str,
     bootstrap_servers: str | Sequence[str],
-    *,
     topic: str | None = None,
+    *,
     kafka: Mapping[str, Any] | None = None,
     transaction_timeout_ms: int | None = None,
     max_writers: int | None = None,

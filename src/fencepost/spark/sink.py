@@ -6,9 +6,8 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
@@ -20,7 +19,7 @@ from fencepost.spark.outputs import Output, checked_output
 from fencepost.spark.query_run import QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import SinkSettings, sink_settings
+from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
@@ -30,33 +29,15 @@ def exactly_once(
     name: str,
     bootstrap_servers: str | Sequence[str],
     topic: str | None = None,
-    kafka: Mapping[str, Any] | None = None,
-    transaction_timeout_ms: int | None = None,
-    max_writers: int | None = None,
-    adopt: str = "refuse",
-    *,
-    protocol: TransactionProtocol | None = None,
-    checkpoint: str | None = None,
+    **options: Unpack[SinkOptions],
 ) -> "ExactlyOnce":
     """A function for `foreachBatch`. The frame has the columns of Spark's Kafka sink.
 
-    `name` is the transactional id and the group of the input offsets. `kafka` holds Kafka's options. `adopt="continue"`
-    accepts a checkpoint that the group knows nothing of, once. `protocol` None is the newest the cluster has finalized;
-    `checkpoint` is needed only under Spark Connect.
+    `name` is the transactional id and the group of the input offsets. Options: `kafka` holds Kafka's own.
+    `adopt="continue"` accepts a checkpoint that the group knows nothing of, once. `protocol` None is the newest the
+    cluster has finalized; `checkpoint` is needed only under Spark Connect. `transaction_timeout_ms`, `max_writers`.
     """
-    return ExactlyOnce(
-        sink_settings(
-            name,
-            bootstrap_servers,
-            topic=topic,
-            kafka=kafka,
-            transaction_timeout_ms=transaction_timeout_ms,
-            max_writers=max_writers,
-            adopt=adopt,
-            protocol=protocol,
-            checkpoint=checkpoint,
-        )
-    )
+    return ExactlyOnce(sink_settings(name, bootstrap_servers, topic, **options))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +60,13 @@ def transaction(
     batch_id: int,
     name: str,
     bootstrap_servers: str | Sequence[str],
-    kafka: Mapping[str, Any] | None = None,
-    transaction_timeout_ms: int | None = None,
-    max_writers: int | None = None,
-    adopt: str = "refuse",
-    *,
-    protocol: TransactionProtocol | None = None,
-    checkpoint: str | None = None,
+    **options: Unpack[SinkOptions],
 ) -> "Transaction":
-    """The transaction of a micro-batch as a block: what was given to `write` is committed at its end as one."""
-    settings = sink_settings(
-        name, bootstrap_servers, kafka=kafka, transaction_timeout_ms=transaction_timeout_ms, max_writers=max_writers,
-        adopt=adopt, protocol=protocol, checkpoint=checkpoint,
-    )  # fmt: skip
-    return Transaction(df, batch_id, settings)
+    """The transaction of a micro-batch as a block: what was given to `write` is committed at its end as one.
+
+    The options are those of `exactly_once`.
+    """
+    return Transaction(df, batch_id, sink_settings(name, bootstrap_servers, **options))
 
 
 class Transaction:
