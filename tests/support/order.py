@@ -31,6 +31,8 @@ SECONDS = {
     "tests/security": 60,
     "tests/security_acls": 60,
     "tests/interop/test_transaction_parity.py": 45,
+    # Compiles the kernels where they were never used, for all files that come after.
+    "tests/unit/wire/test_arrow_records.py": 60,
     "tests/durability/test_power_cut.py": 40,
     "tests/interop/test_clients.py": 40,
     "tests/inspect/test_dump.py": 40,
