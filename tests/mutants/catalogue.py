@@ -6,6 +6,7 @@ from fencepost.broker import transactions
 from fencepost.broker.cluster_metadata import ClusterMetadata
 from fencepost.broker.durability import GroupCommit
 from fencepost.broker.partition import Partition
+from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import add, coordinator, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
@@ -193,6 +194,14 @@ def _commit_does_not_count(good: Any) -> Any:
     return lambda self, producer_id, committed: good(self, producer_id, False)
 
 
+def _any_member_in_transactions(good: Any) -> Any:
+    def check_commit(*arguments: Any, transactional: bool) -> None:
+        if not transactional:
+            good(*arguments, transactional=transactional)
+
+    return check_commit
+
+
 # The log
 
 
@@ -316,6 +325,8 @@ MUTANTS = [
            [(OffsetStore, "end_transaction", _abort_counts)]),
     Mutant("commit-drops-offsets", "offsets do not count although their transaction was committed",
            [(OffsetStore, "end_transaction", _commit_does_not_count)]),
+    Mutant("any-member-in-transactions", "TxnOffsetCommit does not compare member and generation",
+           [(commits, "check_commit", _any_member_in_transactions)]),
     Mutant("unstable-offsets-shown", "OffsetFetch with require_stable does not wait for open transactions",
            [(OffsetStore, "is_pending", instead(lambda *arguments: False))], directed.pending_offsets_are_unstable),
 ]  # fmt: skip

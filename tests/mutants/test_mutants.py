@@ -19,6 +19,7 @@ DIE_EARLY = [
     "skip-identity-check",
     "init-without-bump",
     "pending-kept-on-abort",
+    "any-member-in-transactions",
 ]
 QUICK_CHECKS = [
     directed.old_epochs_are_refused,

@@ -4,21 +4,20 @@ Every input before a group's position has one output in each output partition of
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from fencepost.simulation.consumers import FinalReader
-from fencepost.simulation.transactional_producers import TransactionalProducer
+from fencepost.simulation.transactional_producers import Duty
 
 COPY_MARK = ">"
 
 
-def check_copies(copiers: Sequence[TransactionalProducer], final: FinalReader) -> Iterator[str]:
-    for copier in copiers:
-        source = copier.input
-        if source is None or (copier.group, source) not in final.positions:
+def check_copies(duties: Iterable[Duty], final: FinalReader) -> Iterator[str]:
+    for group, source, outputs in duties:
+        if (group, source) not in final.positions:
             continue
-        position = final.positions[copier.group, source]
-        for target in copier.outputs:
+        position = final.positions[group, source]
+        for target in outputs:
             copied = Counter(
                 value.partition(COPY_MARK)[0] for _, value in final.committed[target] if COPY_MARK in value
             )
@@ -27,5 +26,5 @@ def check_copies(copiers: Sequence[TransactionalProducer], final: FinalReader) -
                 if copied[value] != expected:
                     yield (
                         f"not-exactly-once: {value} at {source} {offset} was copied {copied[value]} times to {target}; "
-                        f"{copier.group} stands at {position}"
+                        f"{group} stands at {position}"
                     )

@@ -4,6 +4,7 @@ from fencepost.simulation.administrators import Administrator
 from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import Reader
 from fencepost.simulation.deeds import Deeds
+from fencepost.simulation.members import GroupMember
 from fencepost.simulation.network import Network
 from fencepost.simulation.producers import IdempotentProducer
 from fencepost.simulation.requests import TopicPartition
@@ -29,12 +30,24 @@ def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
             source_partition=source, deeds=deeds,
         )  # fmt: skip
 
+    def member(name: str, protocol: int) -> GroupMember:
+        return GroupMember(
+            name, *world, group="team", sources=[("input", 0), ("input", 1)], transactional_id=f"member-{name}",
+            protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[("copies", 1), ("ledger", 1)], deeds=deeds,
+        )  # fmt: skip
+
     producers = [
         transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0)),
-        transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
-        transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
         transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)]),
     ]
+    if world[2] % 2:
+        # In every second world a group shares the inputs.
+        producers += [member("m1", 2), member("m2", 1)]
+    else:
+        producers += [
+            transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
+            transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
+        ]
     ids = [producer.transactional_id for producer in producers]
     return [
         IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
@@ -48,6 +61,11 @@ def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
 
 def twin_of(original: TransactionalProducer, name: str, world: Surroundings, deeds: Deeds) -> TransactionalProducer:
     """A second process with the same transactional id."""
+    if isinstance(original, GroupMember):
+        return GroupMember(
+            name, *world, group=original.group, sources=original.sources, transactional_id=original.transactional_id,
+            protocol=original.protocol, timeout_ms=original.timeout_ms, outputs=original.outputs, deeds=deeds,
+        )  # fmt: skip
     return TransactionalProducer(
         name, *world, transactional_id=original.transactional_id, protocol=original.protocol,
         timeout_ms=original.timeout_ms, outputs=original.outputs, source_partition=original.input, deeds=deeds,

@@ -9,15 +9,19 @@ from fencepost.wire.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FetchRequest,
+    HeartbeatRequest,
     InitProducerIdRequest,
+    JoinGroupRequest,
     OffsetFetchRequest,
     ProduceRequest,
+    SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
 
 TopicPartition = tuple[str, int]
 FETCH_VERSION = 12
 FETCH_BYTES = 16_384
+_PROTOCOL_TYPE, _PROTOCOL = "copiers", "in turn"
 
 
 def init_producer_id(
@@ -94,6 +98,36 @@ def offset_fetch(group: str, key: TopicPartition) -> Request:
     topics = [wanted.OffsetFetchRequestTopics(name=key[0], partition_indexes=[key[1]])]
     message = OffsetFetchRequest(groups=[wanted(group_id=group, topics=topics)], require_stable=True)
     return Request(ApiKey.OFFSET_FETCH, 8, message)
+
+
+def join_group(group: str, member_id: str, session_timeout_ms: int, rebalance_timeout_ms: int) -> Request:
+    message = JoinGroupRequest(
+        group_id=group,
+        member_id=member_id,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=_PROTOCOL_TYPE,
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
+    )
+    return Request(ApiKey.JOIN_GROUP, 7, message)
+
+
+def sync_group(group: str, member_id: str, generation_id: int, assignments: dict[str, bytes]) -> Request:
+    one = SyncGroupRequest.SyncGroupRequestAssignment
+    message = SyncGroupRequest(
+        group_id=group,
+        member_id=member_id,
+        generation_id=generation_id,
+        protocol_type=_PROTOCOL_TYPE,
+        protocol_name=_PROTOCOL,
+        assignments=[one(member_id=name, assignment=assigned) for name, assigned in assignments.items()],
+    )
+    return Request(ApiKey.SYNC_GROUP, 5, message)
+
+
+def heartbeat(group: str, member_id: str, generation_id: int) -> Request:
+    message = HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation_id)
+    return Request(ApiKey.HEARTBEAT, 4, message)
 
 
 def fetch(offsets: dict[TopicPartition, int], *, is_committed: bool, max_wait_ms: int, max_bytes: int) -> Request:

@@ -5,7 +5,7 @@ They behave as real clients do: an abort after trouble takes a new epoch, a fenc
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.history.operations import Outcome
 from fencepost.history.recording import RecordedOperation
@@ -28,6 +28,14 @@ class Verdict(enum.Enum):
     ABORT = enum.auto()
     BEGIN_ANEW = enum.auto()
     FENCED = enum.auto()
+
+
+class Duty(NamedTuple):
+    """What is to be copied, and where to: each input once to each output, as far as the group has come."""
+
+    group: str
+    source: TopicPartition
+    outputs: tuple[TopicPartition, ...]
 
 
 class TransactionalProducer(Producer):
@@ -54,6 +62,10 @@ class TransactionalProducer(Producer):
         self.position = 0
         self.has_pair = False
         self._needs_epoch = False
+
+    @property
+    def duties(self) -> list[Duty]:
+        return [] if self.input is None else [Duty(self.group, self.input, tuple(self.outputs))]
 
     def run(self) -> Steps[None]:
         self.starts += 1
@@ -133,8 +145,7 @@ class TransactionalProducer(Producer):
             operation.polled({partition_name(self.input): records})
         verdict = yield from self._write(operation, outputs, [value for _, value in records])
         if verdict is Verdict.FINE and self.source.random() < 0.3:
-            is_asleep = self.source.random() < 0.02
-            yield Sleep(self.timeout_ms * 2 if is_asleep else self.source.choice((5, 30, 200, 700)))
+            yield Sleep(self._dawdle_ms())
             if self.input is None:
                 verdict = yield from self._write(operation, outputs[: self.source.randint(0, 1)], [])
         if verdict is Verdict.FINE and self.input is not None:
@@ -150,6 +161,11 @@ class TransactionalProducer(Producer):
         if verdict is Verdict.FINE and self._needs_epoch and self.protocol == 1:
             return Verdict.BEGIN_ANEW
         return verdict
+
+    def _dawdle_ms(self) -> int:
+        """How long it takes between two steps of a transaction; rarely too long for it."""
+        is_asleep = self.source.random() < 0.02
+        return self.timeout_ms * 2 if is_asleep else self.source.choice((5, 30, 200, 700))
 
     def _ended(self, operation: RecordedOperation, outcome: Outcome) -> None:
         self.deeds.transactions[outcome] += 1
@@ -247,17 +263,14 @@ class TransactionalProducer(Producer):
             if code is not ErrorCode.NONE:
                 return self._trouble("AddOffsetsToTxn", code)
         code = yield from self._retry(
-            lambda: requests.transactional_offset_commit(
-                self.transactional_id,
-                self.pair,
-                group,
-                key,
-                offset,
-                3 if self.protocol == 1 else 5,
-            ),
+            lambda: self._offset_commit(key, offset),
             lambda answer: answer.topics[0].partitions[0].error_code,
         )
         return Verdict.FINE if code is ErrorCode.NONE else self._trouble("TxnOffsetCommit", code)
+
+    def _offset_commit(self, key: TopicPartition, offset: int) -> Request:
+        version = 3 if self.protocol == 1 else 5
+        return requests.transactional_offset_commit(self.transactional_id, self.pair, self.group, key, offset, version)
 
     def _end(self, operation: RecordedOperation, is_commit: bool) -> Steps[tuple[Outcome, Verdict]]:
         operation.ending(is_commit)

@@ -32,7 +32,7 @@ from fencepost.simulation.node import SimulatedNode
 from fencepost.simulation.population import PARTITIONS, TRANSACTION_TIMEOUT_MS, Founder, everybody, twin_of
 from fencepost.simulation.scheduler import SimulatedScheduler
 from fencepost.simulation.trace import Trace
-from fencepost.simulation.transactional_producers import TransactionalProducer
+from fencepost.simulation.transactional_producers import Duty, TransactionalProducer
 from fencepost.wire.catalog import ApiKey
 
 SWEEP_MS = 1_000
@@ -48,6 +48,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "5000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(SWEEP_MS),
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
 }
 RESCAN_EVERY_MS = 15_000
 # A request that is held up may open a transaction after the last fault, and that has its time-out, too.
@@ -131,11 +132,7 @@ class World:
         self._live(self._now_ms() + REST_MS)
         self.invariants.check_rest()
         self.invariants.rescan()
-        groups = [
-            (client.group, client.input)
-            for client in self.clients
-            if isinstance(client, TransactionalProducer) and client.input is not None
-        ]
+        groups = [(duty.group, duty.source) for duty in self._duties()]
         final = FinalReader("final", *self.surroundings, partitions=list(PARTITIONS), groups=groups, deeds=self.deeds)
         final.start()
         end_ms = self._now_ms() + FINAL_READ_MS
@@ -152,8 +149,12 @@ class World:
         yield from (f"final-read: {problem}" for problem in final.problems)
         report = check(read_events(self.deeds.events))
         yield from (f"{finding.anomaly}: {finding.message}" for finding in report.findings)
+        yield from check_copies(self._duties(), final)
+
+    def _duties(self) -> list[Duty]:
+        """Of all copiers, each once."""
         copiers = [client for client in self.clients if isinstance(client, TransactionalProducer)]
-        yield from check_copies(copiers, final)
+        return list(dict.fromkeys(duty for copier in copiers for duty in copier.duties))
 
     def _live(self, end_ms: int) -> None:
         while self._step(end_ms):
