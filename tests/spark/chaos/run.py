@@ -39,7 +39,7 @@ ROWS_PER_BATCH = 60
 AHEAD_MAX = 2 * ROWS_PER_BATCH
 # A machine under load starts Spark slowly; nothing here is decided by these but how long a failure takes.
 STALL_SECONDS = 300.0
-OPEN_TRANSACTION_SECONDS = 5.0
+OPEN_TRANSACTION_SECONDS = 20.0
 POLL_SECONDS = 0.02
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
