@@ -29,7 +29,7 @@ def _rows(here: Visit) -> list[str]:
     return here.find("main tbody tr").all_inner_texts()
 
 
-def test_the_overview_says_what_is_open_held_and_done(here: Visit, tmp_path: Path) -> None:
+def test_the_overview_says_what_is_open_held_and_done(here: Visit) -> None:
     here.go("overview")
     here.wait_for_text("[data-tile='oldest']", "billing")
     here.wait_for_text("[data-tile='Held partitions']", "readers of committed records wait")
@@ -43,7 +43,6 @@ def test_the_overview_says_what_is_open_held_and_done(here: Visit, tmp_path: Pat
     assert here.find(".chart canvas").count() == 2
     before = here.find(".head .under").inner_text()
     here.page.wait_for_function("before => document.querySelector('.head .under').innerText !== before", arg=before)
-    here.picture("page-overview", tmp_path)
 
 
 def test_documents_arrive_without_a_flicker(here: Visit) -> None:
@@ -150,7 +149,7 @@ def test_a_stuck_transaction_comes_with_the_command_to_paste(here: Visit) -> Non
     here.go("transactions", "billing")
     here.wait_for_text("[data-verdict]", "fencepost txn abort billing")
     facts = here.find("section[aria-label=Facts]").inner_text()
-    assert "spark/app-7/billing/17 at 127.0.0.1" in facts
+    assert "spark/app-7/billing/17 at 127.0.0.1" in facts, "the client is named"
     assert "purchases-0 (7 records wait)" in facts
     here.wait_for_text("[data-timeline]", "Group auditors")
 
@@ -326,9 +325,12 @@ def test_a_page_with_a_token_asks_for_it(browser: Browser, broker: BrokerProcess
             assert "sesame" not in here.page.url, "the token does not stay in the address"
 
 
-def test_the_page_comes_back_after_a_restart_of_the_broker(here: Visit, broker: BrokerProcess, load: Load) -> None:
+def test_the_page_comes_back_after_a_restart_of_the_broker(
+    here: Visit, broker: BrokerProcess, load: Load, tmp_path: Path
+) -> None:
     page = here.go("overview")
     here.wait_for_text(".head .under", "commits")
+    here.picture("page-overview", tmp_path)
     broker.stop()
     page.wait_for_selector("[data-connection=trouble]")
     assert "Cluster unreachable since" in here.find("[data-banner]").inner_text()

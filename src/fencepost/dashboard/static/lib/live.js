@@ -30,7 +30,10 @@ function follow(view, values, path, onDocument, onRefused) {
     });
     source.addEventListener("trouble", (event) => {
       const trouble = JSON.parse(event.data);
-      if (trouble.status === 404) return onRefused(new ApiError(404, trouble.error, trouble.next));
+      if (trouble.status === 404) {
+        connectionIs("live");
+        return onRefused(new ApiError(404, trouble.error, trouble.next));
+      }
       connectionIs("trouble", trouble.error, trouble.next, trouble.since_ms ?? null);
     });
     source.onerror = failed;
@@ -50,7 +53,10 @@ function follow(view, values, path, onDocument, onRefused) {
     } catch (error) {
       if (isClosed) return;
       if (error.status === 401) return needsToken.set(true);
-      if (error.status === 404 || error.status === 400) return onRefused(error);
+      if (error.status === 404 || error.status === 400) {
+        connectionIs("live");
+        return onRefused(error);
+      }
       connectionIs(error.status ? "trouble" : "offline", error.message, error.next);
     }
     timer = setTimeout(open, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);

@@ -10,7 +10,7 @@ import { Tag } from "../parts/tags.js";
 export function Group({ id }) {
   const { document: group, refused } = useLive("group", { id }, `api/groups/${encodeURIComponent(id)}`);
   return html`<${Head} title=${id} back="Groups" backTo="#/groups" under=${group && html`<${Tag} state=${group.state} />`} />
-    ${refused ? html`<${Refused} error=${refused} />` : group === null ? html`<${Waiting} what="the group" />` : html`<${Lag} partitions=${group.partitions} />`}`;
+    ${refused ? html`<${Refused} error=${refused} />` : group === null ? html`<${Waiting} what="the group" />` : html`<${Lag} partitions=${group.partitions} /><${Members} members=${group.members ?? []} />`}`;
 }
 
 function Lag({ partitions }) {
@@ -43,6 +43,10 @@ function Lag({ partitions }) {
       <ul class="list">${pending.map((each) => html`<li key=${`${each.topic}-${each.partition}-${each.producer_id}`}>
         ${place(each.topic, each.partition)} goes to offset <b>${count(each.offset)}</b> if the transaction of producer ${each.producer_id} commits</li>`)}</ul></section>`}`;
 }
+
+const Members = ({ members }) => members.length > 0 && html`<section class="card"><header><h2>Members</h2></header>
+  <ul class="list">${members.slice(0, 100).map((each) => html`<li key=${each.member_id}><b>${each.client_id || each.member_id}</b>
+    <span class="quiet"> ${each.host}</span><div>${each.partitions.length ? each.partitions.join(", ") : "no partitions"}</div></li>`)}</ul></section>`;
 
 function note(row) {
   const parts = [];

@@ -9,17 +9,23 @@ import { Empty, Head, Waiting } from "../parts/frame.js";
 import { RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
+const SECONDS_MIN = 60;
+/** A transaction that has just begun is ordinary life; one that stays open holds its readers. */
+const HELD_AFTER_MS = 1000;
+const ROWS_MAX = 12;
+
 export function OverviewView() {
   const { document: overview, at } = useLive("overview", {}, "api/overview");
   const { kind } = useStore(connection);
   const passed = useTick(at);
-  useHeldSaid(overview?.held_count);
+  const held = overview && heldOf(overview);
+  useHeldSaid(held?.count);
   return html`<${Head} title="Overview" under=${overview && summary(overview)} />
     ${overview === null ? html`<${Waiting} what="the cluster" />` : html`<div class=${kind === "live" ? "" : "aged"}>
-      <${Tiles} overview=${overview} passed=${passed} />
+      <${Tiles} overview=${overview} held=${held.count} passed=${passed} />
       <${Charts} overview=${overview} />
       <div class="grid two tops">
-        <${Held} overview=${overview} passed=${passed} />
+        <div class="grid"><${Held} held=${held} passed=${passed} /><${States} states=${overview.states} /></div>
         <${Recent} rows=${overview.recent} />
       </div>
       <${Notes} note=${overview.note} />
@@ -40,8 +46,13 @@ function useHeldSaid(held) {
   }, [held]);
 }
 
-function Tiles({ overview, passed }) {
-  const { totals, oldest_open: oldest, held_count: held = overview.held.length } = overview;
+function heldOf({ held, held_count: count = held.length }) {
+  const rows = held.filter((row) => row.age_ms === null || row.age_ms >= HELD_AFTER_MS);
+  return { rows, count: rows.length + (count - held.length) };
+}
+
+function Tiles({ overview, held, passed }) {
+  const { totals, oldest_open: oldest } = overview;
   const oldestAge = oldest && (oldest.age_ms ?? 0) + passed;
   return html`<div class="grid tiles">
     <${Tile} label="Open" value=${count(totals.open)} about="transactions ongoing" href="#/transactions?state=Ongoing" />
@@ -61,24 +72,33 @@ function Tiles({ overview, passed }) {
 const Tile = ({ label, value, about, href, isAlert }) => html`<a class="card tile ${isAlert ? "alert" : ""}" href=${href} data-tile=${label}>
   <div class="label">${label}</div><div class="value">${value}</div><div class="about">${about}</div></a>`;
 
+/** The last five minutes, or less while there is less to show. */
+function known({ from_s: fromS, ...lines }) {
+  const values = Object.values(lines), length = values[0]?.length ?? 0;
+  const first = Math.min(...values.map((line) => line.findIndex(Boolean)).map((at) => (at === -1 ? length : at)));
+  const start = Math.max(0, Math.min(first - 5, length - SECONDS_MIN));
+  return { fromS: fromS + start, lines: Object.fromEntries(Object.entries(lines).map(([name, line]) => [name, line.slice(start)])) };
+}
+
 function Charts({ overview }) {
+  const rates = known(overview.rates), latencies = known(overview.latency);
   const perSecond = [
-    { name: "Commits", values: overview.rates.commits, colour: "accent", isFilled: true, text: rate },
-    { name: "Aborts", values: overview.rates.aborts, colour: "aborted", isDashed: true, text: rate },
+    { name: "Commits", values: rates.lines.commits, colour: "accent", isFilled: true, text: rate },
+    { name: "Aborts", values: rates.lines.aborts, colour: "aborted", isDashed: true, text: rate },
   ];
   const latency = [
-    { name: "p50", values: overview.latency.p50_ms, colour: "accent", text: age },
-    { name: "p99", values: overview.latency.p99_ms, colour: "ink-2", isDashed: true, text: age },
+    { name: "p50", values: latencies.lines.p50_ms, colour: "accent", text: age },
+    { name: "p99", values: latencies.lines.p99_ms, colour: "ink-2", isDashed: true, text: age },
   ];
   return html`<div class="grid two">
     <section class="card"><header><h2>Transactions per second</h2><${Key} series=${perSecond} /></header>
-      <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${overview.rates.from_s} series=${perSecond} axisText=${rate} /></div></section>
+      <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${rates.fromS} series=${perSecond} axisText=${rate} /></div></section>
     <section class="card"><header><h2>From decision to last marker</h2><${Key} series=${latency} /></header>
-      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete, median and 99th percentile" unit="" fromS=${overview.latency.from_s} series=${latency} axisText=${age} /></div></section>
+      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete, median and 99th percentile" unit="" fromS=${latencies.fromS} series=${latency} axisText=${age} /></div></section>
   </div>`;
 }
 
-function Held({ overview, passed }) {
+function Held({ held, passed }) {
   const columns = [
     { key: "where", title: "Partition", width: "36%", narrow: "44%", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
     { key: "by", title: "Held by", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : `producer ${row.producer_id}`) },
@@ -86,15 +106,27 @@ function Held({ overview, passed }) {
     { key: "age", title: "Open for", num: true, width: "96px", cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)) },
   ];
   return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
-    ${overview.held.length
-      ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns} rows=${overview.held.slice(0, 12)} rowKey=${(row) => place(row.topic, row.partition)} />`
+    ${held.rows.length
+      ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns} rows=${held.rows.slice(0, ROWS_MAX)} rowKey=${(row) => place(row.topic, row.partition)} />`
       : html`<${Empty} title="Nothing is held">Readers of committed records see everything that was decided.<//>`}
-    ${(overview.held_count ?? 0) > 12 && html`<div class="foot"><a class="text" href="#/partitions?held=1">All ${count(overview.held_count)} held partitions</a></div>`}
+    ${held.count > ROWS_MAX && html`<div class="foot"><a class="text" href="#/partitions?held=1">All ${count(held.count)} held partitions</a></div>`}
   </section>`;
 }
 
+const STATES = ["Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty"];
+
+function States({ states }) {
+  const rows = [...STATES, ...Object.keys(states).filter((state) => !STATES.includes(state))].filter((state) => states[state]);
+  const columns = [
+    { key: "state", title: "State", cell: (state) => html`<a href=${`#/transactions?state=${state}`}><${Tag} state=${state} /></a>` },
+    { key: "ids", title: "Ids", num: true, width: "110px", cell: (state) => count(states[state]) },
+  ];
+  return rows.length > 0 && html`<section class="card"><header><h2>Transactional ids by state</h2></header>
+    <${Table} caption="How many transactional ids are in each state" columns=${columns} rows=${rows} rowKey=${(state) => state} /></section>`;
+}
+
 function Recent({ rows }) {
-  const newest = [...rows].sort((a, b) => b.completed_ms - a.completed_ms).slice(0, 12);
+  const newest = [...rows].sort((a, b) => b.completed_ms - a.completed_ms).slice(0, ROWS_MAX);
   const columns = [
     { key: "id", title: "Transaction", cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>` },
     { key: "outcome", title: "Outcome", width: "116px", cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>` },

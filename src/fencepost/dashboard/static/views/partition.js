@@ -1,5 +1,5 @@
 // One partition: the strip of its log, what holds its readers, and the facts of a chosen piece.
-import { html, useState } from "../lib/html.js";
+import { html, useRef, useState } from "../lib/html.js";
 import { count, moment, place, plural } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
 import { link } from "../lib/router.js";
@@ -17,7 +17,7 @@ const HELD_AFTER_MS = 1000;
 
 export function Partition({ topic, partition }) {
   const [moved, setMoved] = useState(null), [chosen, setChosen] = useState(null), [aborting, setAborting] = useState(null);
-  const asked = useSettled(moved, 150);
+  const asked = useSettled(moved, 150), remembered = useRef(null);
   const { document: strip, refused } = useLive("strip", { topic, partition, from: asked?.from, to: asked?.to }, `api/partitions/${encodeURIComponent(topic)}/${partition}/strip`);
   const name = place(topic, partition);
   if (strip === null) return html`<${Head} title=${name} back="Partitions" backTo="#/partitions" />${refused ? html`<${Refused} error=${refused} />` : html`<${Waiting} what="the log" />`}`;
@@ -25,8 +25,8 @@ export function Partition({ topic, partition }) {
   const log = { start: strip.log_start_offset, end: strip.high_watermark };
   const shown = moved ?? atEnd(strip);
   const piece = strip.pieces.find((each) => each.first_offset === chosen) ?? null;
-  const holder = strip.last_stable_offset < strip.high_watermark ? strip.pieces.find((each) => each.kind === "open" && each.last_offset >= strip.last_stable_offset) : null;
-  const isHeld = holder !== null && holder !== undefined && strip.at_ms - holder.from_ms >= HELD_AFTER_MS;
+  const holder = holderOf(strip, remembered);
+  const isHeld = holder !== null && strip.at_ms - holder.from_ms >= HELD_AFTER_MS;
   const move = (window) => setMoved(window);
   const abort = (each) => setAborting(each.transactional_id
     ? { target: { transactional_id: each.transactional_id }, name: each.transactional_id }
@@ -54,6 +54,15 @@ export function Partition({ topic, partition }) {
     ${aborting && html`<${AbortDialog} target=${aborting.target} name=${aborting.name} close=${() => setAborting(null)} />`}`;
 }
 
+/** The open piece at the last stable offset; remembered while the window is elsewhere. */
+function holderOf(strip, remembered) {
+  const at = strip.last_stable_offset;
+  if (at >= strip.high_watermark) return null;
+  const piece = strip.pieces.find((each) => each.kind === "open" && each.first_offset <= at && each.last_offset >= at);
+  if (piece) remembered.current = { at, piece };
+  return remembered.current?.at === at ? remembered.current.piece : null;
+}
+
 /** The end of the log, as far back as pieces are wide enough to be told apart. */
 function atEnd({ from, to, pieces }) {
   const most = Math.min(140, Math.max(40, Math.floor(innerWidth / 9)));
@@ -64,8 +73,8 @@ function atEnd({ from, to, pieces }) {
 function Standing({ strip, holder, isHeld }) {
   if (strip.last_stable_offset >= strip.high_watermark) return html`<${Tag} state="none">nothing holds the readers<//>`;
   const behind = `${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
-  if (holder && !isHeld) return html`<${Tag} state="none">readers follow closely, ${behind}<//>`;
-  const by = holder?.transactional_id ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>` : holder ? ` by producer ${holder.producer_id}` : "";
+  if (!isHeld) return html`<${Tag} state="none">last stable offset ${count(strip.last_stable_offset)}, ${behind}<//>`;
+  const by = holder.transactional_id ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>` : ` by producer ${holder.producer_id}`;
   return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}`;
 }
 

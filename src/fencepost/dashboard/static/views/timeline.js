@@ -67,8 +67,8 @@ function Picture({ picture, chosen, choose }) {
     <line class="rule" x1=${left} x2=${edge} y1=${top} y2=${top} />
     ${ticks.map((tick) => html`<line key=${tick.key} class="rule" x1=${tick.x} x2=${tick.x} y1=${top - 3} y2=${height - 18} opacity="0.65" />`)}
     ${gaps.map((gap) => html`<text key=${gap.key} class="faint" text-anchor="middle" x=${(gap.x1 + gap.x2) / 2} y=${top + 13}>${gap.text}</text>`)}
-    ${rows.map((row) => html`<text key=${row.label} class="lane" x=${left} y=${row.y + 9}>${row.label}</text>`)}
     ${items.filter((each) => each.kind === "flag").map((each) => html`<line key=${`pole/${each.key}`} class="pole" x1=${each.pole} x2=${each.pole} y1=${top} y2=${each.y + each.h} />`)}
+    ${rows.map((row) => html`<text key=${row.label} class="lane" x=${left} y=${row.y + 9}>${row.label}</text>`)}
     ${items.map((each) => html`<g key=${each.key} data-key=${each.key} data-kind=${each.kind} class=${cls(each.key === chosen && "chosen")} role="img"
       tabindex=${each.key === firstKey ? "0" : "-1"} aria-label=${`${each.title}: ${each.words}`}
       onMouseEnter=${() => choose(each.key)} onFocus=${() => choose(each.key)} onClick=${() => choose(each.key)}>${shapeOf(each)}</g>`)}

@@ -81,8 +81,8 @@ function bandsOf(epochs, x, times, edge) {
     const next = epochs[at + 1];
     const x1 = epoch.from_ms < times[0] ? PAD : x(epoch.from_ms), x2 = next ? x(next.from_ms) : edge;
     const long = `epoch ${epoch.producer_epoch}${epoch.client ? ` · ${epoch.client}` : ""}`;
-    const short = `epoch ${epoch.producer_epoch}`;
-    return { key: `${epoch.producer_id}/${epoch.producer_epoch}`, x1, x2, isTinted: at % 2 === 1, text: cut(long, x2 - x1) || cut(short, x2 - x1) || cut(String(epoch.producer_epoch), x2 - x1), isSeen: x2 > x1 && (!next || next.from_ms > times[0]) && epoch.from_ms <= times.at(-1) };
+    const short = `epoch ${epoch.producer_epoch}`, middle = long.replace(/ at \S+$/, "");
+    return { key: `${epoch.producer_id}/${epoch.producer_epoch}`, x1, x2, isTinted: at % 2 === 1, text: cut(long, x2 - x1) || cut(middle, x2 - x1) || cut(short, x2 - x1) || cut(String(epoch.producer_epoch), x2 - x1), isSeen: x2 > x1 && (!next || next.from_ms > times[0]) && epoch.from_ms <= times.at(-1) };
   }).filter((band) => band.isSeen);
 }
 

@@ -20,7 +20,7 @@ export function Transaction({ id }) {
   return html`<${Head} title=${id} back="Transactions" backTo="#/transactions" under=${found && html`<${Tag} state=${found.facts.state} />`} />
     ${refused ? html`<${Refused} error=${refused} />` : found === null ? html`<${Waiting} what="its history" />` : html`
       <${Verdict} judgement=${found.judgement} canAbort=${known?.actions_allowed && found.facts.state === "Ongoing"} abort=${() => setAborting(true)} />
-      <${Facts} facts=${found.facts} />
+      <${Facts} facts=${found.facts} epochs=${found.lanes.epochs} />
       <${Timeline} lanes=${found.lanes} history=${found.facts.history} atMs=${found.at_ms} isOpen=${isOpenState(found.facts.state)} />
       <${Hidden} found=${found} />`}
     ${isAborting && html`<${AbortDialog} target=${{ transactional_id: id }} name=${id} close=${() => setAborting(false)} />`}`;
@@ -33,15 +33,15 @@ export const Verdict = ({ judgement, canAbort, abort }) => html`<section class="
   ${judgement.next_command && html`<${Command} text=${judgement.next_command} />`}
 </section>`;
 
-function Facts({ facts }) {
-  const latest = [...(facts.causes ?? [])].reverse().find((cause) => cause.client_id);
+function Facts({ facts, epochs }) {
+  const client = [...epochs].reverse().find((epoch) => epoch.client)?.client;
   return html`<section class="card" aria-label="Facts"><dl class="facts">
     <div><dt>Producer</dt><dd>${facts.producer_id}</dd></div>
     <div><dt>Epoch</dt><dd>${facts.producer_epoch}</dd></div>
     <div><dt>Time-out</dt><dd>${age(facts.timeout_ms)}</dd></div>
     <div><dt>Coordinator</dt><dd>broker ${facts.coordinator ?? "–"}</dd></div>
     ${facts.start_ms >= 0 && facts.state === "Ongoing" && html`<div><dt>Began</dt><dd>${clock(facts.start_ms, true)}</dd></div>`}
-    ${latest && html`<div><dt>Last heard of*</dt><dd>${latest.client_id}${latest.client_host ? ` at ${latest.client_host}` : ""}</dd></div>`}
+    ${client && html`<div><dt>Client*</dt><dd>${client}</dd></div>`}
     ${facts.partitions.length > 0 && html`<div><dt>Open in</dt><dd>${facts.partitions.slice(0, 8).map((each, at) => html`${at ? ", " : ""}<a class="text" href=${link("partitions", each.topic, each.partition)}>${each.topic}-${each.partition}</a>${each.waiting_records ? ` (${plural(each.waiting_records, "record")} wait)` : ""}`)}${facts.partitions.length > 8 ? ` and ${count(facts.partitions.length - 8)} more` : ""}</dd></div>`}
     ${facts.owed_markers.length > 0 && html`<div><dt>Markers owed</dt><dd>${facts.owed_markers.map((each) => `${each.partition} by broker ${each.broker}`).join(", ")}</dd></div>`}
   </dl></section>`;
