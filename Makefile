@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests wait for other processes much of the time; a file's tests share their brokers, so they stay together.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: setup peers demo test test-fast exactly-once chaos chaos-spark crash-points fuzz simulate mutants bench \
