@@ -8,16 +8,15 @@ not listed counts as short.
 from collections.abc import Iterable
 
 SECONDS = {
+    "tests/spark/test_standalone.py": 120,
     "tests/spark/test_sink_stream.py": 110,
     "tests/spark/test_chaos.py": 100,
     "tests/spark/test_demo.py": 95,
     "tests/spark/test_spark35.py": 90,
     "tests/spark/test_sink_faults.py": 85,
-    "tests/spark/test_standalone.py": 80,
     "tests/spark/test_run_command.py": 75,
     "tests/spark/test_source_spark.py": 70,
     "tests/spark/test_pipeline.py": 65,
-    "tests/spark/test_speculation.py": 60,
     "tests/spark/test_migration.py": 50,
     "tests/spark/test_connect.py": 45,
     "tests/spark/test_secure.py": 40,
