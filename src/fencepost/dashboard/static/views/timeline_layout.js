@@ -45,7 +45,8 @@ export function layOut(lanes, { width, from, to, endMs, isToScale }) {
   if (!inside.length) return null;
   const end = Math.max(endMs, inside.at(-1));
   // What holds at the end of the window reaches to its edge, so the last state has a width of its own.
-  const times = end > inside.at(-1) ? [...inside, end] : [...inside, inside.at(-1) + Math.max(1, (inside.at(-1) - inside[0]) * 0.06)];
+  const hasEnd = end > inside.at(-1);
+  const times = hasEnd ? [...inside, end] : [...inside, inside.at(-1) + Math.max(1, (inside.at(-1) - inside[0]) * 0.06)];
   const x = scaleOf(times, width, isToScale);
   const edge = width - PAD, sees = (first, last) => last >= times[0] && first <= times.at(-1);
   const items = [], rows = [];
@@ -73,7 +74,7 @@ export function layOut(lanes, { width, from, to, endMs, isToScale }) {
   if (flagRows) rows.push({ label: "Causes*", y });
   const height = (flagRows ? flagsTop + flagRows * FLAG_ROW + 4 : y) + 22;
   items.sort((a, b) => a.x1 - b.x1 || a.y - b.y);
-  return { width, height, bands, rows, items, gaps: gapsOf(times, x), ticks: ticksOf(inside, x, edge), top: AXIS_TOP, left: PAD, edge };
+  return { width, height, bands, rows, items, gaps: gapsOf(hasEnd ? times : inside, x), ticks: ticksOf(inside, x, edge), top: AXIS_TOP, left: PAD, edge };
 }
 
 function bandsOf(epochs, x, times, edge) {
