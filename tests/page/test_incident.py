@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.client import AsyncClient, AsyncProducer, ProducerFenced
+from fencepost.inspect.explain_text import FOOTNOTE
 from tests.inspect.conftest import CommandHere
 from tests.inspect.scenes import LONG_MS
 from tests.page.apart import Apart
@@ -51,12 +52,16 @@ class Shift:
         return done.output + done.errors
 
 
-def _timeless(text: str) -> str:
-    """Without what differs from run to run: times, ages, numbers of producers, and where lines break."""
+def _timeless(text: str) -> list[str]:
+    """Without what differs from run to run: times, ages, numbers of producers, where lines break, and in a history what
+    came first within a millisecond."""
+    text = text.replace(FOOTNOTE, "")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)? (ms|s|min)\b( \d+ s\b)?", "AGE", text)
     text = re.sub(r"\bproducer( id)? \d+|\bid \d+,", "producer N", text)
-    return " ".join(re.sub(r"(?m)^(purchases-0 +)\d+", r"\1N", text).split())
+    text = " ".join(re.sub(r"(?m)^(purchases-0 +)\d+", r"\1N", text).split())
+    head, *moments = text.split("TIME")
+    return [head, *sorted({moment.strip() for moment in moments})]
 
 
 def _compare_or_update(told: list[tuple[str, str]]) -> None:

@@ -173,6 +173,7 @@ def test_the_strip_shows_the_log_and_can_be_zoomed(here: Visit, tmp_path: Path) 
     for kind in ("committed", "aborted"):
         page.wait_for_selector(f"[data-strip] [data-kind={kind}]")
     page.wait_for_selector("[data-strip] [data-marker=ABORT]", state="attached")
+    page.wait_for_function("() => Number(document.querySelector('[data-strip]').dataset.to) > 300")
 
     def window() -> tuple[int, int]:
         strip = here.find("[data-strip]")
