@@ -10,12 +10,12 @@ from fencepost.client.errors import UnknownTopic
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import InvalidOutput
-from fencepost.spark.packing import PACKED_DDL, Packer
+from fencepost.spark.packing import PACKED_SCHEMA, Packer
 from fencepost.spark.requirements import value_in_force
 from fencepost.spark.routing import dense_indexes
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkSettings
-from fencepost.spark.writing import WRITTEN_DDL, Writer
+from fencepost.spark.writing import WRITTEN_SCHEMA, Writer
 
 _ARROW_BYTES, _ARROW_ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_ROWS_MAX = 200
@@ -54,6 +54,9 @@ def checked_output(rows: Any, topic: str | None) -> Output:
             raise InvalidOutput(
                 f"column `{name}` is {kind}, and must be {' or '.join(wanted[name])}", f"cast `{name}` before writing"
             )
+    is_binary = all(kinds.get(name, "binary") == "binary" for name in ("key", "value"))
+    if is_binary and list(kinds) == rows.columns and (topic is None or "topic" not in kinds):
+        return Output(rows, topic)  # as it is: every frame more is another plan to analyse, in every batch
     columns = [
         rows[name].cast("binary").alias(name) if name in ("key", "value") else rows[name].alias(name)
         for name in kinds
@@ -89,6 +92,15 @@ def bounded_arrow(spark: Any) -> Iterator[None]:
         spark.conf.set(_ARROW_ROWS, before)
 
 
+@functools.cache
+def _row_type(schema: Any) -> Any:
+    """As Spark writes it, made here: a schema in words would be parsed by the JVM in every batch."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(field.name, from_arrow_type(field.type)) for field in schema])
+
+
 def packed(outputs: Sequence[Output], counts: Mapping[str, int], writers: int, settings: SinkSettings) -> Any:
     """A frame of finished record batches, one row each."""
     frames = [
@@ -103,7 +115,7 @@ def packed(outputs: Sequence[Output], counts: Mapping[str, int], writers: int, s
                 bootstrap_servers=settings.bootstrap_servers,
                 options=dict(settings.options),
             ).__call__,
-            PACKED_DDL,
+            _row_type(PACKED_SCHEMA),
         )
         for output in outputs
     ]
@@ -118,4 +130,4 @@ def touched(batches: Any) -> list[TopicPartition]:
 def written(batches: Any, writers: int, handle: TransactionHandle) -> list[Any]:
     """Run the barrier stage; a row per partition that was written, or per writer that failed."""
     placed = batches.repartition(writers, "salt")
-    return list(placed.mapInArrow(Writer(handle).__call__, WRITTEN_DDL, barrier=True).collect())
+    return list(placed.mapInArrow(Writer(handle).__call__, _row_type(WRITTEN_SCHEMA), barrier=True).collect())

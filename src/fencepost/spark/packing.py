@@ -36,7 +36,6 @@ PACKED_SCHEMA = pa.schema(
         pa.field("batch", pa.binary(), nullable=False),
     ]
 )
-PACKED_DDL = "salt int, topic string, partition int, records int, batch binary"
 _Packed = tuple[int, str, int, int, bytearray]
 _NO_BYTES, _NO_OFFSETS, _NO_CHOICE = np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64)
 

@@ -17,8 +17,7 @@ from fencepost.spark import write_errors
 from fencepost.spark.packing import split
 from fencepost.spark.workers import TaskCode, freeze_imports
 
-WRITTEN_DDL = "topic string, partition int, records bigint, failure string"
-_WRITTEN_SCHEMA = pa.schema(
+WRITTEN_SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
@@ -61,10 +60,10 @@ class Writer(TaskCode):
         ]
         if failure is not None:
             rows = [("", -1, 0, failure)]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(_WRITTEN_SCHEMA)
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(WRITTEN_SCHEMA)
         yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, _WRITTEN_SCHEMA, strict=True)],
-            schema=_WRITTEN_SCHEMA,
+            [pa.array(column, field.type) for column, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
+            schema=WRITTEN_SCHEMA,
         )
         freeze_imports()
 
