@@ -36,18 +36,16 @@ def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
             protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[("copies", 1), ("ledger", 1)], deeds=deeds,
         )  # fmt: skip
 
-    producers = [
-        transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0)),
-        transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)]),
+    copier = transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0))
+    writer = transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)])
+    others: list[TransactionalProducer] = [
+        transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
+        transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
     ]
     if world[2] % 2:
-        # In every second world a group shares the inputs.
-        producers += [member("m1", 2), member("m2", 1)]
-    else:
-        producers += [
-            transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
-            transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
-        ]
+        # In every second world a group shares the inputs instead.
+        others = [member("m1", 2), member("m2", 1)]
+    producers = [copier, *others, writer]
     ids = [producer.transactional_id for producer in producers]
     return [
         IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
