@@ -38,6 +38,8 @@ class IdFollower:
         there = {topic.name: topic.partitions for topic in await self._view.list_topics()}
         for at in sorted(at for at in touched if at.partition in there.get(at.topic, {})):
             await self._read_partition(at)
+        # What was written meanwhile has its states now: the picture never shows records before their transaction.
+        await self._read_changes()
 
     def written(self) -> list[PartitionTransaction]:
         """Its transactions in each partition, ended ones first."""

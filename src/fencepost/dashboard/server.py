@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import uvicorn
 
@@ -46,7 +47,7 @@ class _Server(uvicorn.Server):
 
 def page_url(host: str, port: int, token: str | None) -> str:
     name = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/" + (f"#token={token}" if token else "")
+    return f"http://{name}:{port}/" + (f"#token={quote(token, safe='')}" if token else "")
 
 
 async def serve_page(page: Page, bound: socket.socket, options: ServerOptions) -> None:

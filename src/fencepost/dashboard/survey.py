@@ -22,6 +22,7 @@ SHARE_MAX = 0.05
 """Of the time may be spent on surveys: a large cluster is surveyed less often."""
 HOLDERS_PER_SURVEY_MAX = 10
 HELD_SHOWN_MAX = 50
+HELD_AFTER_MS = 1_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Survey:
             )
 
     def held(self, model: TransactionModel) -> list[dict[str, Any]]:
-        """Held partitions, the longest held first."""
+        """Held partitions, the longest held first. Under load every partition is held for a moment: that is no news."""
         now_ms = self._now_ms()
         rows = []
         for at, since in self._held.items():
@@ -170,7 +171,8 @@ class Survey:
                     "age_ms": None if start_ms is None else max(now_ms - start_ms, 0),
                 }
             )
-        return sorted(rows, key=lambda row: (-(row["age_ms"] or 0), row["topic"], row["partition"]))
+        long_held = [row for row in rows if row["age_ms"] is None or row["age_ms"] >= HELD_AFTER_MS]
+        return sorted(long_held, key=lambda row: (-(row["age_ms"] or 0), row["topic"], row["partition"]))
 
     def open_count(self, at: TopicPartition, model: TransactionModel) -> int:
         """Open transactions there; one that no coordinator knows of is counted once it has been found."""

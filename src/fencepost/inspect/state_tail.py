@@ -27,7 +27,7 @@ class TransactionStateHidden(Exception):
 @dataclasses.dataclass(frozen=True, slots=True)
 class Followed:
     changes: list[tuple[StateChange, bool]]
-    """In the order of each partition, with whether it is younger than the tail."""
+    """In the order of time, and of each partition; with whether it is younger than the tail."""
     skipped_offsets: int = 0
     is_other_log: bool = False
     """A partition does not have what was read of it before: the log was cut, or made anew."""
@@ -88,7 +88,7 @@ class StateTail:
             behind = {}
         skipped = sum(end - self._positions[at] for at, end in behind.items())
         self._positions.update(behind)
-        return Followed(changes, skipped, is_other_log)
+        return Followed(_in_order(changes), skipped, is_other_log)
 
     def _take(self, at: TopicPartition, stretch: FetchedStretch) -> list[tuple[StateChange, bool]]:
         position = self._positions[at]
@@ -110,3 +110,16 @@ class StateTail:
         offsets = (await self._view.offsets([at]))[at]
         self._positions[at] = max(offsets.log_start_offset, offsets.high_watermark - FIRST_READ_OFFSETS)
         return True
+
+
+def _in_order(changes: list[tuple[StateChange, bool]]) -> list[tuple[StateChange, bool]]:
+    """By time; but the changes of an id never change places, whatever the broker's clock did."""
+    latest: dict[str, int] = {}
+    keyed = []
+    for each in changes:
+        change = each[0]
+        time_ms = latest[change.transactional_id] = max(
+            change.timestamp_ms, latest.get(change.transactional_id, change.timestamp_ms)
+        )
+        keyed.append((time_ms, each))
+    return [each for _, each in sorted(keyed, key=lambda pair: pair[0])]
