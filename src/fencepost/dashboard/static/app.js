@@ -31,35 +31,55 @@ const VIEWS = [
 function View({ route }) {
   const [first, second] = route.rest;
   switch (route.view) {
-    case "overview": return html`<${OverviewView} />`;
-    case "transactions": return first === undefined ? html`<${Transactions} query=${route.query} />` : html`<${Transaction} key=${first} id=${first} />`;
+    case "overview":
+      return html`<${OverviewView} />`;
+    case "transactions":
+      return first === undefined
+        ? html`<${Transactions} query=${route.query} />`
+        : html`<${Transaction} key=${first} id=${first} />`;
     case "partitions":
       return second === undefined
         ? html`<${Partitions} query=${route.query} />`
         : html`<${Partition} key=${`${first}/${second}`} topic=${first} partition=${second} />`;
-    case "groups": return first === undefined ? html`<${Groups} query=${route.query} />` : html`<${Group} key=${first} id=${first} />`;
-    case "producers": return html`<${Producers} query=${route.query} />`;
-    case "pipelines": return html`<${Pipelines} />`;
-    default: return html`<${Head} title="No such view" /><div class="card"><${Empty} title="There is nothing here">The address may be mistyped.<//></div>`;
+    case "groups":
+      return first === undefined
+        ? html`<${Groups} query=${route.query} />`
+        : html`<${Group} key=${first} id=${first} />`;
+    case "producers":
+      return html`<${Producers} query=${route.query} />`;
+    case "pipelines":
+      return html`<${Pipelines} />`;
+    default:
+      return html`<${Head} title="No such view" /><div class="card"><${Empty}
+        title="There is nothing here">The address may be mistyped.<//></div>`;
   }
 }
 
 function Side({ view, openHelp }) {
-  const shown = useStore(theme), known = useStore(session);
+  const shown = useStore(theme),
+    known = useStore(session);
   const brokers = known?.brokers?.length ?? 0;
   return html`<header class="side">
     <a class="brand" href="#/overview" aria-label="Fencepost, overview"><${icons.Brand} />Fencepost</a>
-    <nav class="nav" aria-label="Views">${VIEWS.map(([name, title, Icon]) => html`
-      <a key=${name} href=${link(name)} aria-current=${view === name ? "page" : undefined}><${Icon} />${title}</a>`)}</nav>
+    <nav class="nav" aria-label="Views">${VIEWS.map(
+      ([name, title, Icon]) => html`
+      <a key=${name} href=${link(name)} aria-current=${view === name ? "page" : undefined}><${Icon} />${title}</a>`,
+    )}</nav>
     <div class="side-foot">
-      ${known && html`<dl>
+      ${
+        known &&
+        html`<dl>
         <div><dt>${known.is_fencepost ? "Fencepost" : "Apache Kafka"} at</dt><dd>${known.bootstrap}</dd></div>
         ${brokers > 0 && html`<div><dt>Cluster</dt><dd>${known.cluster_id}${brokers > 1 ? `, ${brokers} brokers` : ""}</dd></div>`}
-      </dl>`}
+      </dl>`
+      }
       <div class="side-tools">
-        <button type="button" class="icon-button" onClick=${toggleTheme} aria-label=${shown === "dark" ? "Light theme" : "Dark theme"} title=${shown === "dark" ? "Light theme" : "Dark theme"}>
+        <button type="button" class="icon-button" onClick=${toggleTheme}
+          aria-label=${shown === "dark" ? "Light theme" : "Dark theme"}
+            title=${shown === "dark" ? "Light theme" : "Dark theme"}>
           ${shown === "dark" ? html`<${icons.Sun} />` : html`<${icons.Moon} />`}</button>
-        <button type="button" class="icon-button" onClick=${openHelp} aria-label="Keyboard help" title="Keyboard help (?)"><${icons.Keyboard} /></button>
+        <button type="button" class="icon-button" onClick=${openHelp} aria-label="Keyboard help"
+          title="Keyboard help (?)"><${icons.Keyboard} /></button>
       </div>
     </div>
   </header>`;
@@ -71,7 +91,8 @@ function useSession() {
   const { kind } = useStore(connection);
   useEffect(() => {
     if (isRefused || (session.get()?.brokers?.length && kind !== "live")) return undefined;
-    let timer = null, isOver = false;
+    let timer = null,
+      isOver = false;
     async function ask() {
       try {
         const found = await get("api/session");
@@ -85,7 +106,10 @@ function useSession() {
       if (!isOver) timer = setTimeout(ask, 3000);
     }
     ask();
-    return () => { isOver = true; clearTimeout(timer); };
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }, [isRefused, kind]);
 }
 
@@ -97,12 +121,24 @@ function App() {
   const where = `${route.view}/${route.rest.join("/")}`;
   const before = useRef(where);
   useSession();
-  useEffect(() => listen({
-    back: () => { const up = document.querySelector("[data-back]"); if (up) location.hash = up.getAttribute("href"); },
-    search: () => { location.hash = "#/transactions"; setTimeout(() => document.querySelector("main input[type=search]")?.focus(), 50); },
-    help: () => setHelpOpen(true),
-    go: (at) => { location.hash = link(VIEWS[at][0]); },
-  }), []);
+  useEffect(
+    () =>
+      listen({
+        back: () => {
+          const up = document.querySelector("[data-back]");
+          if (up) location.hash = up.getAttribute("href");
+        },
+        search: () => {
+          location.hash = "#/transactions";
+          setTimeout(() => document.querySelector("main input[type=search]")?.focus(), 50);
+        },
+        help: () => setHelpOpen(true),
+        go: (at) => {
+          location.hash = link(VIEWS[at][0]);
+        },
+      }),
+    [],
+  );
   useEffect(() => {
     if (before.current === where) return;
     before.current = where;
@@ -111,7 +147,10 @@ function App() {
     document.querySelector("main h1")?.focus({ preventScroll: true });
   }, [where]);
   if (isRefused) return html`<${SignIn} />`;
-  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>Skip to the content</a>
+  return html`<a class="skip" href="#main" onClick=${(event) => {
+    event.preventDefault();
+    document.querySelector("main").focus();
+  }}>Skip to the content</a>
     <div class="shell">
       <${Side} view=${route.view} openHelp=${() => setHelpOpen(true)} />
       <main id="main" tabindex="-1"><${View} route=${route} /></main>
@@ -120,5 +159,9 @@ function App() {
     ${isHelpOpen && html`<${Help} close=${() => setHelpOpen(false)} />`}`;
 }
 
-try { await tradeTokenOfAddress(); } catch { needsToken.set(true); }
+try {
+  await tradeTokenOfAddress();
+} catch {
+  needsToken.set(true);
+}
 render(html`<${App} />`, document.getElementById("app"));

@@ -9,7 +9,11 @@ export class ApiError extends Error {
 
 async function read(answer) {
   let body = null;
-  try { body = await answer.json(); } catch { /* no document: the status says it all */ }
+  try {
+    body = await answer.json();
+  } catch {
+    /* no document: the status says it all */
+  }
   if (answer.ok) return body;
   throw new ApiError(answer.status, body?.error || `the server answered ${answer.status}`, body?.next);
 }
@@ -42,6 +46,8 @@ export async function useTokenOfAddress() {
 }
 
 export const parameters = (values) => {
-  const kept = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false);
+  const kept = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined && value !== false,
+  );
   return new URLSearchParams(kept.map(([name, value]) => [name, value === true ? "1" : String(value)])).toString();
 };

@@ -18,7 +18,11 @@ export function age(ms) {
   const unit = (value, name) => `${value}${NARROW_SPACE}${name}`;
   if (ms < 1000) return unit(Math.round(ms), "ms");
   if (ms < 60_000) return unit((Math.floor(ms / 100) / 10).toFixed(1), "s");
-  const pairs = [[86_400_000, "d", 3_600_000, "h"], [3_600_000, "h", 60_000, "min"], [60_000, "min", 1000, "s"]];
+  const pairs = [
+    [86_400_000, "d", 3_600_000, "h"],
+    [3_600_000, "h", 60_000, "min"],
+    [60_000, "min", 1000, "s"],
+  ];
   const [big, bigName, small, smallName] = pairs.find(([size]) => ms >= size);
   const rest = Math.floor((ms % big) / small);
   return unit(Math.floor(ms / big), bigName) + (rest ? ` ${unit(rest, smallName)}` : "");
@@ -40,8 +44,12 @@ export function clock(ms, withMillis = false) {
 /** Day and time; the day is left out when it is today. */
 export function moment(ms, withMillis = false) {
   if (ms === null || ms === undefined || ms < 0) return "–";
-  const at = new Date(ms), today = new Date();
-  const day = at.toDateString() === today.toDateString() ? "" : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+  const at = new Date(ms),
+    today = new Date();
+  const day =
+    at.toDateString() === today.toDateString()
+      ? ""
+      : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
   return day + clock(ms, withMillis);
 }
 

@@ -1,5 +1,5 @@
-// The keyboard: `/` search, j and k rows, Enter opens, Esc back, digits views, `?` help. Focus is the selection, so what
-// the eye sees, what a screen reader says and what Enter opens are one thing.
+// The keyboard: `/` search, j and k rows, Enter opens, Esc back, digits views, `?` help. Focus is the selection, so
+// what the eye sees, what a screen reader says and what Enter opens are one thing.
 const isTyping = (target) =>
   target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
@@ -26,7 +26,10 @@ export function listen(actions) {
     let done = true;
     if (event.key === "/") {
       const search = document.querySelector("main input[type=search]");
-      if (search) { search.focus(); search.select(); } else actions.search();
+      if (search) {
+        search.focus();
+        search.select();
+      } else actions.search();
     } else if (event.key === "j") done = moveRow(1);
     else if (event.key === "k") done = moveRow(-1);
     else if (event.key === "?") actions.help();

@@ -18,7 +18,11 @@ function connectionIs(kind, text = "", next = "", since = null) {
 /** Opens a stream and keeps it open through lost connections; returns what closes it. */
 function follow(view, values, path, onDocument, onRefused) {
   const query = parameters({ view, ...values });
-  let source = null, timer = null, hideTimer = null, tries = 0, isClosed = false;
+  let source = null,
+    timer = null,
+    hideTimer = null,
+    tries = 0,
+    isClosed = false;
 
   function open() {
     timer = null;
@@ -65,7 +69,11 @@ function follow(view, values, path, onDocument, onRefused) {
   function visibility() {
     clearTimeout(hideTimer);
     if (document.hidden) {
-      hideTimer = setTimeout(() => { source?.close(); source = null; clearTimeout(timer); }, HIDDEN_GRACE_MS);
+      hideTimer = setTimeout(() => {
+        source?.close();
+        source = null;
+        clearTimeout(timer);
+      }, HIDDEN_GRACE_MS);
     } else if (source === null) {
       open();
     }
@@ -103,7 +111,12 @@ export function useLive(view, values, path) {
   }, [key]);
   // The document of another path is another thing: it must not be shown under this one's name.
   const isOther = state.path !== path;
-  return { document: isOther ? null : state.document, refused: isOther ? null : state.refused, at: state.at, isStale: state.key !== key };
+  return {
+    document: isOther ? null : state.document,
+    refused: isOther ? null : state.refused,
+    at: state.at,
+    isStale: state.key !== key,
+  };
 }
 
 /** The milliseconds since a document arrived, counted once a second, to let ages tick between documents. */

@@ -3,9 +3,16 @@ import { useEffect, useState } from "./html.js";
 
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map((part) => {
-    try { return decodeURIComponent(part); } catch { return part; }
-  });
+  const parts = path
+    .split("/")
+    .filter(Boolean)
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
   return { view: parts[0] || "overview", rest: parts.slice(1), query: Object.fromEntries(new URLSearchParams(query)) };
 }
 

@@ -11,7 +11,11 @@ export const theme = store(present());
 export function toggleTheme() {
   const next = present() === "dark" ? "light" : "dark";
   root.dataset.theme = next;
-  try { localStorage.setItem(KEY, next); } catch { /* storage may be forbidden */ }
+  try {
+    localStorage.setItem(KEY, next);
+  } catch {
+    /* storage may be forbidden */
+  }
   theme.set(next);
 }
 dark.addEventListener("change", () => theme.set(present()));

@@ -9,11 +9,19 @@ export const SearchField = ({ value, change, label }) => html`<span class="field
 
 export const Choice = ({ value, change, label, options }) => html`<select aria-label=${label} value=${value}
   onChange=${(event) => change(event.target.value)}>
-  ${options.map(([key, words]) => html`<option key=${key} value=${key} selected=${key === value}>${words}</option>`)}</select>`;
+  ${options.map(([key, words]) => html`<option key=${key} value=${key}
+    selected=${key === value}>${words}</option>`)}</select>`;
 
-export const Segments = ({ value, change, label, options }) => html`<span class="segments" role="group" aria-label=${label}>
-  ${options.map(([key, words]) => html`<button type="button" key=${key} aria-pressed=${key === value ? "true" : "false"}
-    onClick=${() => change(key)}>${words}</button>`)}</span>`;
+export const Segments = ({
+  value,
+  change,
+  label,
+  options,
+}) => html`<span class="segments" role="group" aria-label=${label}>
+  ${options.map(
+    ([key, words]) => html`<button type="button" key=${key} aria-pressed=${key === value ? "true" : "false"}
+    onClick=${() => change(key)}>${words}</button>`,
+  )}</span>`;
 
 /** Copies where the browser lets it (a secure context); the text can be selected everywhere. */
 export function Command({ text }) {
@@ -28,11 +36,17 @@ export function Command({ text }) {
       await navigator.clipboard.writeText(text);
       setCopied(true);
       announce("Copied");
-    } catch { announce("Could not copy: select the text instead"); }
+    } catch {
+      announce("Could not copy: select the text instead");
+    }
   }
-  return html`<div class="command"><code tabindex="0" role="textbox" aria-readonly="true" aria-label="Command to paste">${text}</code>
-    ${navigator.clipboard && html`<button type="button" class="button small" onClick=${copy}>
-      ${isCopied ? html`<${Check} />Copied` : html`<${Copy} />Copy`}</button>`}</div>`;
+  return html`<div class="command"><code tabindex="0" role="textbox" aria-readonly="true"
+    aria-label="Command to paste">${text}</code>
+    ${
+      navigator.clipboard &&
+      html`<button type="button" class="button small" onClick=${copy}>
+      ${isCopied ? html`<${Check} />Copied` : html`<${Copy} />Copy`}</button>`
+    }</div>`;
 }
 
 /** Says the number of results once it has settled, and only after the reader asked something. */

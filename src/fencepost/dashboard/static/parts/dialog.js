@@ -7,7 +7,10 @@ export function Dialog({ title, close, children, footer }) {
     const element = place.current;
     element.showModal();
     element.addEventListener("close", close);
-    return () => { element.removeEventListener("close", close); element.close(); };
+    return () => {
+      element.removeEventListener("close", close);
+      element.close();
+    };
   }, []);
   return html`<dialog ref=${place} aria-labelledby="dialog-title">
     <header><h2 id="dialog-title">${title}</h2></header>

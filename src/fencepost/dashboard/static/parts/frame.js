@@ -22,7 +22,9 @@ export function Banner() {
 }
 
 export function Head({ title, under, back, backTo, children }) {
-  useEffect(() => { document.title = `${title} · Fencepost`; }, [title]);
+  useEffect(() => {
+    document.title = `${title} · Fencepost`;
+  }, [title]);
   return html`<div class="head">
     <div>
       ${back && html`<a class="crumb" href=${backTo} data-back><${Back} />${back}</a>`}
@@ -43,7 +45,8 @@ export function Waiting({ what }) {
     const timer = setTimeout(() => setLate(true), 600);
     return () => clearTimeout(timer);
   }, []);
-  return html`<div class="card"><div class="empty" aria-busy="true">${isLate ? `Reading ${what} …` : "\u00a0"}</div></div>`;
+  return html`<div class="card"><div class="empty"
+    aria-busy="true">${isLate ? `Reading ${what} …` : "\u00a0"}</div></div>`;
 }
 
 export const Refused = ({ error }) =>

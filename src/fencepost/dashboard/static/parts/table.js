@@ -10,12 +10,21 @@ import { count } from "../lib/format.js";
 export function Table({ caption, columns, rows, rowKey, sort }) {
   return html`<table>
     <caption class="sr">${caption}</caption>
-    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"} style=${each.width ? `--wide:${each.width};--narrow:${each.narrow ?? each.width}` : ""} />`)}</colgroup>
+    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"}
+      style=${each.width ? `--wide:${each.width};--narrow:${each.narrow ?? each.width}` : ""} />`)}</colgroup>
     <thead><tr>${columns.map((each) => html`<${Heading} key=${each.key} column=${each} sort=${sort} />`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each) => html`
-      <td key=${each.key} class=${cls(each.num && "num", each.wide && "only-wide", each.quiet && "quiet", each.wrap && "wrap", each.time && "time")}>${each.cell(row)}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map(
+      (row) =>
+        html`<tr key=${rowKey(row)}>${columns.map(
+          (each) => html`
+      <td key=${each.key} class=${classesOf(each)}>${each.cell(row)}</td>`,
+        )}</tr>`,
+    )}</tbody>
   </table>`;
 }
+
+const classesOf = ({ num, wide, quiet, wrap, time }) =>
+  cls(num && "num", wide && "only-wide", quiet && "quiet", wrap && "wrap", time && "time");
 
 function Heading({ column, sort }) {
   const classes = cls(column.num && "num", column.wide && "only-wide");
@@ -36,9 +45,14 @@ export function Pager({ offset, limit, matched, total, what, change }) {
   const words = matched === 0 ? `No ${what}` : `${count(offset + 1)}–${count(last)} of ${count(matched)} ${what}`;
   return html`<div class="table-end">
     <span data-matched=${matched}>${words}${total !== undefined && total !== matched ? ` (${count(total)} in all)` : ""}</span>
-    ${matched > limit && html`<span class="end">
-      <button type="button" class="button small" disabled=${offset === 0} onClick=${() => change(Math.max(0, offset - limit))}>Previous</button>
-      <button type="button" class="button small" disabled=${last >= matched} onClick=${() => change(offset + limit)}>Next</button>
-    </span>`}
+    ${
+      matched > limit &&
+      html`<span class="end">
+      <button type="button" class="button small" disabled=${offset === 0}
+        onClick=${() => change(Math.max(0, offset - limit))}>Previous</button>
+      <button type="button" class="button small" disabled=${last >= matched}
+        onClick=${() => change(offset + limit)}>Next</button>
+    </span>`
+    }
   </div>`;
 }

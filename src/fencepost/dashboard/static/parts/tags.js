@@ -10,9 +10,11 @@ export function look(state) {
 }
 
 const SHAPES = {
-  committed: html`<path d="M2 6.5 5 9.5 10 3" fill="none" stroke="currentColor" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round" />`,
+  committed: html`<path d="M2 6.5 5 9.5 10 3" fill="none" stroke="currentColor" stroke-width="1.9"
+    stroke-linecap="round" stroke-linejoin="round" />`,
   aborted: html`<path d="m2.5 2.5 7 7m0-7-7 7" stroke="currentColor" stroke-width="1.9" stroke-linecap="round" />`,
-  open: html`<circle cx="6" cy="6" r="4.4" fill="none" stroke="currentColor" stroke-width="1.6" /><path d="M6 1.6a4.4 4.4 0 0 1 0 8.8z" fill="currentColor" />`,
+  open: html`<circle cx="6" cy="6" r="4.4" fill="none" stroke="currentColor" stroke-width="1.6" /><path
+    d="M6 1.6a4.4 4.4 0 0 1 0 8.8z" fill="currentColor" />`,
   none: html`<circle cx="6" cy="6" r="4" fill="none" stroke="currentColor" stroke-width="1.5" />`,
 };
 

@@ -9,44 +9,95 @@ import { Tag } from "../parts/tags.js";
 
 export function Group({ id }) {
   const { document: group, refused } = useLive("group", { id }, `api/groups/${encodeURIComponent(id)}`);
-  return html`<${Head} title=${id} back="Groups" backTo="#/groups" under=${group && html`<${Tag} state=${group.state} />`} />
-    ${refused ? html`<${Refused} error=${refused} />` : group === null ? html`<${Waiting} what="the group" />` : html`<${Lag} partitions=${group.partitions} /><${Members} members=${group.members ?? []} />`}`;
+  return html`<${Head} title=${id} back="Groups" backTo="#/groups"
+    under=${group && html`<${Tag} state=${group.state} />`} />
+    ${refused ? html`<${Refused} error=${refused} />` : group === null ? html`<${Waiting}
+      what="the group" />` : html`<${Lag} partitions=${group.partitions} /><${Members}
+        members=${group.members ?? []} />`}`;
 }
 
 function Lag({ partitions }) {
   const sum = (name) => partitions.reduce((all, each) => all + (each[name] ?? 0), 0);
-  const isCounted = partitions.every((each) => each.is_counted), most = Math.max(1, ...partitions.map((each) => each.lag_max ?? 0));
+  const isCounted = partitions.every((each) => each.is_counted),
+    most = Math.max(1, ...partitions.map((each) => each.lag_max ?? 0));
   const pending = partitions.flatMap((each) => each.pending_offsets ?? []);
   const columns = [
-    { key: "where", title: "Partition", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
-    { key: "lag", title: "Records to read", num: true, width: "230px", cell: (row) => html`<span class="lag">
-        <span class="bar only-wide" aria-hidden="true"><i class="more" style=${`width:${(100 * (row.lag_max ?? 0)) / most}%`}></i><i style=${`width:${(100 * (row.lag_min ?? 0)) / most}%`}></i></span>
-        ${bounds(row.lag_min, row.lag_max, row.is_counted)}</span>` },
-    { key: "committed", title: "Committed", num: true, wide: true, width: "108px", cell: (row) => count(row.committed_offset) },
-    { key: "stable", title: "Last stable", num: true, wide: true, width: "108px", cell: (row) => count(row.last_stable_offset) },
+    {
+      key: "where",
+      title: "Partition",
+      cell: (row) =>
+        html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
+    },
+    {
+      key: "lag",
+      title: "Records to read",
+      num: true,
+      width: "230px",
+      cell: (row) => html`<span class="lag">
+        <span class="bar only-wide" aria-hidden="true"><i class="more"
+          style=${`width:${(100 * (row.lag_max ?? 0)) / most}%`}></i><i
+            style=${`width:${(100 * (row.lag_min ?? 0)) / most}%`}></i></span>
+        ${bounds(row.lag_min, row.lag_max, row.is_counted)}</span>`,
+    },
+    {
+      key: "committed",
+      title: "Committed",
+      num: true,
+      wide: true,
+      width: "108px",
+      cell: (row) => count(row.committed_offset),
+    },
+    {
+      key: "stable",
+      title: "Last stable",
+      num: true,
+      wide: true,
+      width: "108px",
+      cell: (row) => count(row.last_stable_offset),
+    },
     { key: "high", title: "End", num: true, wide: true, width: "96px", cell: (row) => count(row.high_watermark) },
     { key: "note", title: "Note", wide: true, quiet: true, wrap: true, width: "26%", cell: note },
   ];
   return html`<div class="grid tiles">
-      <div class="card tile"><div class="label">Records to read</div><div class="value" data-lag>${bounds(sum("lag_min"), sum("lag_max"), isCounted)}</div>
+      <div class="card tile"><div class="label">Records to read</div><div class="value"
+        data-lag>${bounds(sum("lag_min"), sum("lag_max"), isCounted)}</div>
         <div class="about">${sum("lag_min") === sum("lag_max") ? "counted" : "at least – at most"}</div></div>
-      <div class="card tile"><div class="label">Readable now</div><div class="value">${isCounted ? count(sum("readable")) : "–"}</div><div class="about">below the last stable offset</div></div>
-      <div class="card tile"><div class="label">In open transactions</div><div class="value">${isCounted ? count(sum("open_records")) : "–"}</div><div class="about">count only if those commit</div></div>
-      <div class="card tile"><div class="label">Pending offsets</div><div class="value">${count(pending.length)}</div><div class="about">wait for an open transaction</div></div>
+      <div class="card tile"><div class="label">Readable now</div><div
+        class="value">${isCounted ? count(sum("readable")) : "–"}</div><div
+          class="about">below the last stable offset</div></div>
+      <div class="card tile"><div class="label">In open transactions</div><div
+        class="value">${isCounted ? count(sum("open_records")) : "–"}</div><div
+          class="about">count only if those commit</div></div>
+      <div class="card tile"><div class="label">Pending offsets</div><div
+        class="value">${count(pending.length)}</div><div class="about">wait for an open transaction</div></div>
     </div>
-    <section class="card"><header><h2>Partitions</h2><span class="end">solid: for certain, striped: if open transactions commit</span></header>
-      ${partitions.length
-        ? html`<${Table} caption="Records to read in each partition" columns=${columns} rows=${partitions.slice(0, 300)} rowKey=${(row) => place(row.topic, row.partition)} />`
-        : html`<${Empty} title="No committed offsets">The group has committed nothing yet.<//>`}
+    <section class="card"><header><h2>Partitions</h2><span
+      class="end">solid: for certain, striped: if open transactions commit</span></header>
+      ${
+        partitions.length
+          ? html`<${Table} caption="Records to read in each partition" columns=${columns}
+            rows=${partitions.slice(0, 300)} rowKey=${(row) => place(row.topic, row.partition)} />`
+          : html`<${Empty} title="No committed offsets">The group has committed nothing yet.<//>`
+      }
     </section>
-    ${pending.length > 0 && html`<section class="card"><header><h2>Pending offsets</h2></header>
-      <ul class="list">${pending.map((each) => html`<li key=${`${each.topic}-${each.partition}-${each.producer_id}`}>
-        ${place(each.topic, each.partition)} goes to offset <b>${count(each.offset)}</b> if the transaction of producer ${each.producer_id} commits</li>`)}</ul></section>`}`;
+    ${
+      pending.length > 0 &&
+      html`<section class="card"><header><h2>Pending offsets</h2></header>
+      <ul class="list">${pending.map(
+        (each) => html`<li key=${`${each.topic}-${each.partition}-${each.producer_id}`}>
+        ${place(each.topic, each.partition)} goes to offset <b>${count(each.offset)}</b>
+        ${` if the transaction of producer ${each.producer_id} commits`}</li>`,
+      )}</ul></section>`
+    }`;
 }
 
-const Members = ({ members }) => members.length > 0 && html`<section class="card"><header><h2>Members</h2></header>
-  <ul class="list">${members.slice(0, 100).map((each) => html`<li key=${each.member_id}><b>${each.client_id || each.member_id}</b>
-    <span class="quiet"> ${each.host}</span><div>${each.partitions.length ? each.partitions.join(", ") : "no partitions"}</div></li>`)}</ul></section>`;
+const Members = ({ members }) =>
+  members.length > 0 &&
+  html`<section class="card"><header><h2>Members</h2></header>
+  <ul class="list">${members.slice(0, 100).map(
+    (each) => html`<li key=${each.member_id}><b>${each.client_id || each.member_id}</b>
+    <span class="quiet"> ${each.host}</span><div>${each.partitions.length ? each.partitions.join(", ") : "no partitions"}</div></li>`,
+  )}</ul></section>`;
 
 function note(row) {
   const parts = [];

@@ -16,6 +16,8 @@ const KEYS = [
 
 export const Help = ({ close }) => html`<${Dialog} title="Keyboard" close=${close}
   footer=${html`<button type="button" class="button primary" onClick=${close}>Close</button>`}>
-  <dl class="help">${KEYS.map(([keys, words]) => html`
-    <dt key=${words}>${keys.map((key) => (key === "–" ? html`<span>–</span>` : html`<kbd>${key}</kbd>`))}</dt><dd>${words}</dd>`)}</dl>
+  <dl class="help">${KEYS.map(
+    ([keys, words]) => html`
+    <dt key=${words}>${keys.map((key) => (key === "–" ? html`<span>–</span>` : html`<kbd>${key}</kbd>`))}</dt><dd>${words}</dd>`,
+  )}</dl>
 <//>`;

@@ -21,7 +21,10 @@ export function OverviewView() {
   const held = overview && heldOf(overview);
   useHeldSaid(held?.count);
   return html`<${Head} title="Overview" under=${overview && summary(overview)} />
-    ${overview === null ? html`<${Waiting} what="the cluster" />` : html`<div class=${kind === "live" ? "" : "aged"}>
+    ${
+      overview === null
+        ? html`<${Waiting} what="the cluster" />`
+        : html`<div class=${kind === "live" ? "" : "aged"}>
       <${Tiles} overview=${overview} held=${held.count} passed=${passed} />
       <${Charts} overview=${overview} />
       <div class="grid two tops">
@@ -29,10 +32,13 @@ export function OverviewView() {
         <${Recent} rows=${overview.recent} />
       </div>
       <${Notes} note=${overview.note} />
-    </div>`}`;
+    </div>`
+    }`;
 }
 
-const summary = ({ totals }) => `${plural(totals.ids, "transactional id")}, ${plural(totals.commits, "commit")} and ${plural(totals.aborts, "abort")} since the page's server started`;
+const summary = ({ totals }) =>
+  `${plural(totals.ids, "transactional id")}, ${plural(totals.commits, "commit")} and ` +
+  `${plural(totals.aborts, "abort")} since the page's server started`;
 
 /** Readers begin to wait, or are free again: worth saying. A change of a number is not. */
 function useHeldSaid(held) {
@@ -55,33 +61,50 @@ function Tiles({ overview, held, passed }) {
   const { totals, oldest_open: oldest } = overview;
   const oldestAge = oldest && (oldest.age_ms ?? 0) + passed;
   return html`<div class="grid tiles">
-    <${Tile} label="Open" value=${count(totals.open)} about="transactions ongoing" href="#/transactions?state=Ongoing" />
-    <${Tile} label="Prepared" value=${count(totals.prepared)} about="decided, markers on their way" href="#/transactions?state=PrepareCommit%2CPrepareAbort" />
-    <a class="card tile" href=${oldest ? link("transactions", oldest.transactional_id) : "#/transactions?sort=age&order=desc"} data-tile="oldest">
+    <${Tile} label="Open" value=${count(totals.open)} about="transactions ongoing"
+      href="#/transactions?state=Ongoing" />
+    <${Tile} label="Prepared" value=${count(totals.prepared)} about="decided, markers on their way"
+      href="#/transactions?state=PrepareCommit%2CPrepareAbort" />
+    <a class="card tile" href=${oldest ? link("transactions", oldest.transactional_id) : "#/transactions"} data-tile="oldest">
       <div class="label">Oldest open</div>
       <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>
-      ${oldest
-        ? html`<div class="about">${oldest.transactional_id} · time-out ${age(oldest.timeout_ms)}</div>
-          <div class="meter" aria-hidden="true"><i style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
-        : html`<div class="about">nothing waits for an end</div>`}
+      ${
+        oldest
+          ? html`<div class="about">${oldest.transactional_id} · time-out ${age(oldest.timeout_ms)}</div>
+          <div class="meter" aria-hidden="true"><i
+            style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
+          : html`<div class="about">nothing waits for an end</div>`
+      }
     </a>
-    <${Tile} label="Held partitions" value=${count(held)} isAlert=${held > 0} about=${held ? "readers of committed records wait" : "no reader waits"} href="#/partitions?held=1" />
+    <${Tile} label="Held partitions" value=${count(held)} isAlert=${held > 0}
+      about=${held ? "readers of committed records wait" : "no reader waits"} href="#/partitions?held=1" />
   </div>`;
 }
 
-const Tile = ({ label, value, about, href, isAlert }) => html`<a class="card tile ${isAlert ? "alert" : ""}" href=${href} data-tile=${label}>
+const Tile = ({
+  label,
+  value,
+  about,
+  href,
+  isAlert,
+}) => html`<a class="card tile ${isAlert ? "alert" : ""}" href=${href} data-tile=${label}>
   <div class="label">${label}</div><div class="value">${value}</div><div class="about">${about}</div></a>`;
 
 /** The last five minutes, or less while there is less to show. */
 function known({ from_s: fromS, ...lines }) {
-  const values = Object.values(lines), length = values[0]?.length ?? 0;
+  const values = Object.values(lines),
+    length = values[0]?.length ?? 0;
   const first = Math.min(...values.map((line) => line.findIndex(Boolean)).map((at) => (at === -1 ? length : at)));
   const start = Math.max(0, Math.min(first - 5, length - SECONDS_MIN));
-  return { fromS: fromS + start, lines: Object.fromEntries(Object.entries(lines).map(([name, line]) => [name, line.slice(start)])) };
+  return {
+    fromS: fromS + start,
+    lines: Object.fromEntries(Object.entries(lines).map(([name, line]) => [name, line.slice(start)])),
+  };
 }
 
 function Charts({ overview }) {
-  const rates = known(overview.rates), latencies = known(overview.latency);
+  const rates = known(overview.rates),
+    latencies = known(overview.latency);
   const perSecond = [
     { name: "Commits", values: rates.lines.commits, colour: "accent", isFilled: true, text: rate },
     { name: "Aborts", values: rates.lines.aborts, colour: "aborted", isDashed: true, text: rate },
@@ -92,56 +115,127 @@ function Charts({ overview }) {
   ];
   return html`<div class="grid two">
     <section class="card"><header><h2>Transactions per second</h2><${Key} series=${perSecond} /></header>
-      <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${rates.fromS} series=${perSecond} axisText=${rate} /></div></section>
+      <div class="body"><${Chart} title="Transactions per second" unit=" per second" fromS=${rates.fromS}
+        series=${perSecond} axisText=${rate} /></div></section>
     <section class="card"><header><h2>From decision to last marker</h2><${Key} series=${latency} /></header>
-      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete, median and 99th percentile" unit="" fromS=${latencies.fromS} series=${latency} axisText=${age} /></div></section>
+      <div class="body"><${Chart} title="Commit latency, from Prepare to Complete, median and 99th percentile" unit=""
+        fromS=${latencies.fromS} series=${latency} axisText=${age} /></div></section>
   </div>`;
 }
 
 function Held({ held, passed }) {
   const columns = [
-    { key: "where", title: "Partition", width: "36%", narrow: "44%", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
-    { key: "by", title: "Held by", cell: (row) => (row.transactional_id ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>` : `producer ${row.producer_id}`) },
-    { key: "offsets", title: "Offsets behind", num: true, width: "118px", wide: true, cell: (row) => count(row.high_watermark - row.last_stable_offset) },
-    { key: "age", title: "Open for", num: true, width: "96px", cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)) },
+    {
+      key: "where",
+      title: "Partition",
+      width: "36%",
+      narrow: "44%",
+      cell: (row) =>
+        html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
+    },
+    {
+      key: "by",
+      title: "Held by",
+      cell: (row) =>
+        row.transactional_id
+          ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>`
+          : `producer ${row.producer_id}`,
+    },
+    {
+      key: "offsets",
+      title: "Offsets behind",
+      num: true,
+      width: "118px",
+      wide: true,
+      cell: (row) => count(row.high_watermark - row.last_stable_offset),
+    },
+    {
+      key: "age",
+      title: "Open for",
+      num: true,
+      width: "96px",
+      cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)),
+    },
   ];
   return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
-    ${held.rows.length
-      ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns} rows=${held.rows.slice(0, ROWS_MAX)} rowKey=${(row) => place(row.topic, row.partition)} />`
-      : html`<${Empty} title="Nothing is held">Readers of committed records see everything that was decided.<//>`}
-    ${held.count > ROWS_MAX && html`<div class="foot"><a class="text" href="#/partitions?held=1">All ${count(held.count)} held partitions</a></div>`}
+    ${
+      held.rows.length
+        ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns}
+          rows=${held.rows.slice(0, ROWS_MAX)} rowKey=${(row) => place(row.topic, row.partition)} />`
+        : html`<${Empty} title="Nothing is held">Readers of committed records see everything that was decided.<//>`
+    }
+    ${held.count > ROWS_MAX && html`<div class="foot"><a class="text"
+      href="#/partitions?held=1">All ${count(held.count)} held partitions</a></div>`}
   </section>`;
 }
 
 const STATES = ["Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty"];
 
 function States({ states }) {
-  const rows = [...STATES, ...Object.keys(states).filter((state) => !STATES.includes(state))].filter((state) => states[state]);
+  const rows = [...STATES, ...Object.keys(states).filter((state) => !STATES.includes(state))].filter(
+    (state) => states[state],
+  );
   const columns = [
-    { key: "state", title: "State", cell: (state) => html`<a href=${`#/transactions?state=${state}`}><${Tag} state=${state} /></a>` },
+    {
+      key: "state",
+      title: "State",
+      cell: (state) => html`<a href=${`#/transactions?state=${state}`}><${Tag} state=${state} /></a>`,
+    },
     { key: "ids", title: "Ids", num: true, width: "110px", cell: (state) => count(states[state]) },
   ];
-  return rows.length > 0 && html`<section class="card"><header><h2>Transactional ids by state</h2></header>
-    <${Table} caption="How many transactional ids are in each state" columns=${columns} rows=${rows} rowKey=${(state) => state} /></section>`;
+  return (
+    rows.length > 0 &&
+    html`<section class="card"><header><h2>Transactional ids by state</h2></header>
+    <${Table} caption="How many transactional ids are in each state" columns=${columns} rows=${rows}
+      rowKey=${(state) => state} /></section>`
+  );
 }
 
 function Recent({ rows }) {
   const newest = [...rows].sort((a, b) => b.completed_ms - a.completed_ms).slice(0, ROWS_MAX);
   const columns = [
-    { key: "id", title: "Transaction", cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>` },
-    { key: "outcome", title: "Outcome", width: "116px", cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>` },
-    { key: "parts", title: "Partitions", num: true, width: "88px", wide: true, cell: (row) => count(row.partition_count) },
-    { key: "took", title: "Took", num: true, width: "84px", cell: (row) => (row.start_ms >= 0 && row.start_ms !== null ? age(row.completed_ms - row.start_ms) : "–") },
+    {
+      key: "id",
+      title: "Transaction",
+      cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>`,
+    },
+    {
+      key: "outcome",
+      title: "Outcome",
+      width: "116px",
+      cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>`,
+    },
+    {
+      key: "parts",
+      title: "Partitions",
+      num: true,
+      width: "88px",
+      wide: true,
+      cell: (row) => count(row.partition_count),
+    },
+    {
+      key: "took",
+      title: "Took",
+      num: true,
+      width: "84px",
+      cell: (row) => (row.start_ms >= 0 && row.start_ms !== null ? age(row.completed_ms - row.start_ms) : "–"),
+    },
   ];
   return html`<section class="card"><header><h2>Just ended</h2><span class="end">newest first</span></header>
-    ${rows.length
-      ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${newest} rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
-      : html`<${Empty} title="Nothing has ended yet">Transactions appear here as they complete.<//>`}
+    ${
+      rows.length
+        ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${newest}
+          rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
+        : html`<${Empty} title="Nothing has ended yet">Transactions appear here as they complete.<//>`
+    }
   </section>`;
 }
 
 function Notes({ note }) {
   const known = useStore(session);
   const notes = [...new Set([note, ...(known?.notes ?? [])])].filter(Boolean);
-  return notes.length > 0 && html`<div class="notes" role="note">${notes.map((each) => html`<p key=${each}>${each}</p>`)}</div>`;
+  return (
+    notes.length > 0 &&
+    html`<div class="notes" role="note">${notes.map((each) => html`<p key=${each}>${each}</p>`)}</div>`
+  );
 }

@@ -11,33 +11,111 @@ import { Tag } from "../parts/tags.js";
 const LIMIT = 100;
 
 export function Partitions({ query }) {
-  const [asked, setAsked] = useState(() => ({ q: query.q ?? "", held: query.held ?? "", offset: Number(query.offset) || 0 }));
+  const [asked, setAsked] = useState(() => ({
+    q: query.q ?? "",
+    held: query.held ?? "",
+    offset: Number(query.offset) || 0,
+  }));
   const change = (part) => setAsked((before) => ({ ...before, offset: 0, ...part }));
   const q = useSettled(asked.q);
   useEffect(() => replaceQuery({ ...asked, offset: asked.offset || "" }), [asked]);
   const { document: found, isStale } = useLive("partitions", { ...asked, q, limit: LIMIT }, "api/partitions");
   useResultsSaid(q || asked.held, isStale ? undefined : found?.matched, "partitions");
   const columns = [
-    { key: "where", title: "Partition", cell: (row) => html`<${RowLink} href=${link("partitions", row.topic, row.partition)} title=${place(row.topic, row.partition)}>${place(row.topic, row.partition)}<//>` },
-    { key: "state", title: "Readers", width: "124px", narrow: "80px", cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>` },
-    { key: "open", title: "Open", num: true, width: "72px", narrow: "64px", cell: (row) => count(row.open_transactions) },
-    { key: "start", title: "Log start", num: true, wide: true, quiet: true, width: "118px", cell: (row) => count(row.log_start_offset) },
-    { key: "stable", title: "Last stable", num: true, wide: true, width: "124px", cell: (row) => count(row.last_stable_offset) },
-    { key: "high", title: "High watermark", num: true, wide: true, width: "136px", cell: (row) => count(row.high_watermark) },
-    { key: "behind", title: "Behind", num: true, width: "92px", narrow: "84px", cell: (row) => (row.is_held ? count(row.high_watermark - row.last_stable_offset) : html`<span class="quiet">0</span>`) },
-    { key: "leader", title: "Leader", num: true, wide: true, quiet: true, width: "76px", cell: (row) => row.leader ?? "–" },
+    {
+      key: "where",
+      title: "Partition",
+      cell: (row) =>
+        html`<${RowLink} href=${link("partitions", row.topic, row.partition)}
+          title=${place(row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
+    },
+    {
+      key: "state",
+      title: "Readers",
+      width: "124px",
+      narrow: "80px",
+      cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>`,
+    },
+    {
+      key: "open",
+      title: "Open",
+      num: true,
+      width: "72px",
+      narrow: "64px",
+      cell: (row) => count(row.open_transactions),
+    },
+    {
+      key: "start",
+      title: "Log start",
+      num: true,
+      wide: true,
+      quiet: true,
+      width: "118px",
+      cell: (row) => count(row.log_start_offset),
+    },
+    {
+      key: "stable",
+      title: "Last stable",
+      num: true,
+      wide: true,
+      width: "124px",
+      cell: (row) => count(row.last_stable_offset),
+    },
+    {
+      key: "high",
+      title: "High watermark",
+      num: true,
+      wide: true,
+      width: "136px",
+      cell: (row) => count(row.high_watermark),
+    },
+    {
+      key: "behind",
+      title: "Behind",
+      num: true,
+      width: "92px",
+      narrow: "84px",
+      cell: (row) =>
+        row.is_held ? count(row.high_watermark - row.last_stable_offset) : html`<span class="quiet">0</span>`,
+    },
+    {
+      key: "leader",
+      title: "Leader",
+      num: true,
+      wide: true,
+      quiet: true,
+      width: "76px",
+      cell: (row) => row.leader ?? "–",
+    },
   ];
   return html`<${Head} title="Partitions" />
     <section class="card" aria-label="Partitions">
       <div class="controls">
         <${SearchField} value=${asked.q} change=${(text) => change({ q: text })} label="Search topic" />
-        <${Segments} label="Which partitions" value=${asked.held} change=${(held) => change({ held })} options=${[["", "All"], ["1", "Held"]]} />
+        <${Segments} label="Which partitions" value=${asked.held} change=${(held) => change({ held })} options=${[
+          ["", "All"],
+          ["1", "Held"],
+        ]} />
       </div>
-      ${found === null
-        ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
-        : found.rows.length === 0
-          ? html`<${Empty} title=${asked.held ? "Nothing is held" : "No partition matches"}>${asked.held ? "Readers of committed records see everything that was decided." : ""}<//>`
-          : html`<${Table} caption="Partitions, their offsets, and whether readers of committed records wait" columns=${columns} rows=${found.rows} rowKey=${(row) => place(row.topic, row.partition)} />`}
-      ${found && html`<${Pager} offset=${asked.offset} limit=${LIMIT} matched=${found.matched} total=${found.total} what="partitions" change=${(offset) => { setAsked({ ...asked, offset }); scrollTo(0, 0); }} />`}
+      ${
+        found === null
+          ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
+          : found.rows.length === 0
+            ? html`<${Empty} title=${asked.held ? "Nothing is held" : "No partition matches"}>
+                ${asked.held ? "Readers of committed records see everything that was decided." : ""}
+              <//>`
+            : html`<${Table} caption="Partitions, their offsets, and whether readers of committed records wait"
+              columns=${columns} rows=${found.rows} rowKey=${(row) => place(row.topic, row.partition)} />`
+      }
+      ${
+        found &&
+        html`<${Pager} offset=${asked.offset} limit=${LIMIT} matched=${found.matched} total=${found.total}
+          what="partitions" change=${(
+          offset,
+        ) => {
+          setAsked({ ...asked, offset });
+          scrollTo(0, 0);
+        }} />`
+      }
     </section>`;
 }

@@ -6,16 +6,21 @@ import { link } from "../lib/router.js";
 import { Empty, Head, Waiting } from "../parts/frame.js";
 import { Tag, look } from "../parts/tags.js";
 
-const BATCHES_MAX = 40, IDS_MAX = 12;
+const BATCHES_MAX = 40,
+  IDS_MAX = 12;
 
 export function Pipelines() {
   const { document: found } = useLive("pipelines", {}, "api/pipelines");
-  return html`<${Head} title="Pipelines" under="Spark pipelines, known by their client ids, groups and transactional ids" />
-    ${found === null
-      ? html`<${Waiting} what="pipelines" />`
-      : found.rows.length === 0
-        ? html`<div class="card"><${Empty} title="No pipelines">They appear when a pipeline of fencepost.spark has run a batch on this cluster.<//></div>`
-        : found.rows.map((row) => html`<${Pipeline} key=${row.pipeline} row=${row} />`)}`;
+  return html`<${Head} title="Pipelines"
+    under="Spark pipelines, known by their client ids, groups and transactional ids" />
+    ${
+      found === null
+        ? html`<${Waiting} what="pipelines" />`
+        : found.rows.length === 0
+          ? html`<div class="card"><${Empty}
+            title="No pipelines">They appear when a pipeline of fencepost.spark has run a batch on this cluster.<//></div>`
+          : found.rows.map((row) => html`<${Pipeline} key=${row.pipeline} row=${row} />`)
+    }`;
 }
 
 const OUTCOMES = { committed: "committed", aborted: "aborted", open: "open", none: "" };
@@ -30,14 +35,29 @@ function Pipeline({ row }) {
       <div><dt>Batch</dt><dd>${count(row.batch)}</dd></div>
       <div><dt>Records to read</dt><dd>${bounds(row.lag_min, row.lag_max)}</dd></div>
       <div><dt>Application</dt><dd>${row.application ?? "–"}</dd></div>
-      <div><dt>Group</dt><dd>${row.group_id ? html`<a class="text" href=${link("groups", row.group_id)}>${row.group_id}</a>` : "–"}</dd></div>
-      <div><dt>Transactional ids</dt><dd>${ids.length === 0 ? "–" : ids.slice(0, IDS_MAX).map((id, at) => html`${at ? ", " : ""}<a class="text" href=${link("transactions", id)}>${id}</a>`)}${ids.length > IDS_MAX ? ` and ${count(ids.length - IDS_MAX)} more` : ""}</dd></div>
+      <div><dt>Group</dt><dd>${row.group_id ? html`<a class="text"
+        href=${link("groups", row.group_id)}>${row.group_id}</a>` : "–"}</dd></div>
+      <div><dt>Transactional ids</dt><dd><${Ids} ids=${ids} /></dd></div>
     </dl>
-    ${batches.length > 0 && html`<ul class="chips" aria-label="Batches, oldest first" style="list-style:none;margin:0">${batches.map((each) => {
-      const kind = look(each.outcome ?? "open");
-      const took = each.completed_ms && each.start_ms > 0 ? `, took ${age(each.completed_ms - each.start_ms)}` : "";
-      const words = `Batch ${each.batch}: ${OUTCOMES[kind] || each.outcome}${took}`;
-      return html`<li key=${`${each.batch}/${each.completed_ms}`} class="chip ${kind}" title=${words}><span aria-hidden="true">${each.batch ?? "?"}${kind === "aborted" ? " ✕" : kind === "open" ? " …" : ""}</span><span class="sr">${words}</span></li>`;
-    })}</ul>`}
+    ${
+      batches.length > 0 &&
+      html`<ul class="chips" aria-label="Batches, oldest first" style="list-style:none;margin:0">${batches.map(
+        (each) => {
+          const kind = look(each.outcome ?? "open");
+          const took = each.completed_ms && each.start_ms > 0 ? `, took ${age(each.completed_ms - each.start_ms)}` : "";
+          const words = `Batch ${each.batch}: ${OUTCOMES[kind] || each.outcome}${took}`;
+          return html`<li key=${`${each.batch}/${each.completed_ms}`} class="chip ${kind}" title=${words}><span
+            aria-hidden="true">${each.batch ?? "?"}${kind === "aborted" ? " ✕" : kind === "open" ? " …" : ""}</span><span class="sr">${words}</span></li>`;
+        },
+      )}</ul>`
+    }
   </section>`;
+}
+
+function Ids({ ids }) {
+  if (ids.length === 0) return "–";
+  const links = ids
+    .slice(0, IDS_MAX)
+    .map((id, at) => html`${at ? ", " : ""}<a class="text" href=${link("transactions", id)}>${id}</a>`);
+  return html`${links}${ids.length > IDS_MAX ? ` and ${count(ids.length - IDS_MAX)} more` : ""}`;
 }
