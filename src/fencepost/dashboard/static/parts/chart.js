@@ -26,7 +26,7 @@ export function Chart({ title, fromS, series, unit, axisText }) {
       height: HEIGHT,
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-      padding: [10, 4, 0, 0],
+      padding: [10, 24, 0, 0],
       scales: { y: { range: (_, low, high) => [0, niceTop(high)] } },
       axes: [
         { ...axis, grid: { show: false }, space: 80, size: 26, values: (_, ticks) => ticks.map(hourAndMinute) },
