@@ -1,6 +1,7 @@
 """A short run under kills, and lies told into its history; `make chaos-spark` is the long one."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -53,12 +54,17 @@ def lie(result: Result) -> Lie:
 
 
 def some_pair(told: Lie) -> tuple[Recorded, Told, Told]:
-    """Of a transaction in the midst of others."""
-    committed = [each for each in told.operations if each.kind == "txn" and each.outcome == "ok" and each.sends()]
-    writer = committed[len(committed) // 2]
-    value = writer.sends()[len(writer.sends()) // 2][1]
-    first, second = ((place, value) for place, sent, _ in writer.sends() if sent == value)
-    return writer, first, second
+    """Written in one attempt only, which was committed, and not the first in their partitions."""
+    attempts = Counter((place, value) for each in told.operations for place, value, _ in each.sends())
+    firsts = {value for place in {place for place, _ in attempts} for _, value in told.seen(place)[:1]}
+    for writer in told.operations:
+        if writer.kind != "txn" or writer.outcome != "ok":
+            continue
+        for value in [sent for _, sent, _ in writer.sends() if sent not in firsts]:
+            halves = [(place, sent) for place, sent, _ in writer.sends() if sent == value]
+            if len(halves) == 2 and all(attempts[half] == 1 for half in halves):
+                return writer, halves[0], halves[1]
+    raise AssertionError("every batch was tried more than once")
 
 
 def judged(result: Result, told: Lie) -> Verdict:
