@@ -9,11 +9,11 @@ from tests.interop.differences import differences
 from tests.security_acls import cases  # noqa: F401 - fills CASES
 from tests.security_acls.matrix import CASES, Case
 from tests.security_acls.scene import AskingApache, AskingFencepost
-from tests.security_acls.transcript import Transcript, transcript
+from tests.security_acls.transcript import CANARY, Transcript, transcript
 
 pytestmark = pytest.mark.timeout(180)
 
-CONFIGS = {"unstable.api.versions.enable": "true"}
+CONFIGS = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 STAGES = ("no right", "rights to something else")
 # Asked before there is anybody to have rights.
 BEFORE_ALL_RIGHTS = {"SaslHandshake", "SaslAuthenticate"}
@@ -21,7 +21,7 @@ BEFORE_ALL_RIGHTS = {"SaslHandshake", "SaslAuthenticate"}
 
 @pytest.fixture(scope="module")
 def transcripts() -> Iterator[tuple[Transcript, Transcript]]:
-    users = [case.user for case in CASES]
+    users = [CANARY, *(case.user for case in CASES)]
     with AskingApache(users, CONFIGS) as apache, AskingFencepost(users, CONFIGS) as fencepost:
         yield transcript(apache), transcript(fencepost)
 

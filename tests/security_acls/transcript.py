@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+from fencepost.wire.acls import AclOperation, ResourceType
 from tests.interop.cases.peer import LEFT_OUT, error_codes
 from tests.peers.raw import ConnectionClosed, RawClient
 from tests.security_acls import cases  # noqa: F401 - fills CASES
@@ -11,6 +12,7 @@ from tests.security_acls.matrix import CASES, Case
 from tests.security_acls.scene import SETTLE_TIMEOUT_SECONDS, Asking, Right, connect, grant, settled
 
 CLOSED = "connection closed"
+CANARY = "canary"
 # What two brokers name differently or count by themselves; whether it is there at all is compared.
 OWN = {
     "ProducerId",
@@ -43,6 +45,7 @@ def transcript(broker: Asking) -> Transcript:
             found: Transcript = {case.name: [] for case in CASES}
             for stage in range(2 + max(len(case.steps) for case in CASES)):
                 grant(root, [(case.user, right) for case in CASES for right in _rights(case, stage)])
+                _await_controller(root, broker, stage)
                 for case in CASES:
                     if stage < 2 + len(case.steps):
                         found[case.name].append(_answers(clients, broker, case))
@@ -50,6 +53,20 @@ def transcript(broker: Asking) -> Transcript:
         finally:
             for client in clients.values():
                 client.close()
+
+
+def _await_controller(root: RawClient, broker: Asking, stage: int) -> None:
+    """In Apache Kafka broker and controller keep their own copies of the rules. Both hear of changes in their order."""
+    topic = {"Name": f"{CANARY}-{stage}", "NumPartitions": 1, "ReplicationFactor": 1}
+    grant(root, [(CANARY, Right(AclOperation.CREATE, ResourceType.TOPIC, str(topic["Name"])))])
+    deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
+    with connect(broker, CANARY) as canary:
+        while True:
+            answer = canary.call("CreateTopics", 5, {"Topics": [topic], "timeoutMs": 30_000, "validateOnly": True})
+            if answer["Topics"][0]["ErrorCode"] == 0:
+                return
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
 
 
 def _rights(case: Case, stage: int) -> list[Right]:
@@ -75,6 +92,9 @@ def _prepare(root: RawClient) -> None:
         time.sleep(0.02)
     described = root.call("Metadata", 12, {"Topics": [{"Name": case.names.topic} for case in CASES]})
     ids = {topic["Name"]: topic["TopicId"] for topic in described["Topics"]}
+    # No coordinator is still loading when a case speaks to it.
+    settled(root, "DescribeGroups", 5, {"Groups": [case.names.group for case in CASES]})
+    settled(root, "DescribeTransactions", 0, {"TransactionalIds": [case.names.id for case in CASES]})
     for case in CASES:
         case.names.topic_id = ids[case.names.topic]
         if case.prepare is not None:
