@@ -1,4 +1,4 @@
-"""Spark's JVMs live for seconds here: the first compiler tier and one collector thread save a third of their work."""
+"""Spark's JVMs live for seconds here: the first compiler tier and one collector thread save a quarter of their work."""
 
 import os
 
