@@ -160,7 +160,6 @@ class RunningBroker:
         for server in self._servers:
             server.close()
         self.connections.abort_all()
-        await self.connections.handshakes_ended()
         await self._key_watch.stop()
         self._flusher.close()
         self._unlock()
@@ -169,7 +168,6 @@ class RunningBroker:
         for server in self._servers:
             server.close()
         self.connections.close_all()
-        await self.connections.handshakes_ended()
         await self._key_watch.stop()
         await asyncio.sleep(0)
 

@@ -8,15 +8,12 @@ leaves its answers unread is cut off.
 import asyncio
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from fencepost.broker.connection import Connection
 from fencepost.broker.events import AuthenticationFailed, ConnectionClosed, ConnectionRefused
 from fencepost.broker.node import Node
 from fencepost.shell.busy_poll import BusyPoll
-
-if TYPE_CHECKING:
-    from fencepost.shell.tls_listener import TlsHandshake
 
 RECEIVE_BUFFER_BYTES = 65_536
 # A buffer up to this size is kept for the next frame; a larger one was for an exception.
@@ -39,8 +36,6 @@ class Connections:
         self.loop = loop
         self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
-        self._handshakes: dict[TlsHandshake, None] = {}
-        """Connections of TLS listeners that are not open yet."""
         self.receiving_bytes = 0
         self._unread: dict[BrokerProtocol, int] = {}
         """Bytes of answers that wait for their readers, in the order in which those fell behind."""
@@ -53,32 +48,14 @@ class Connections:
     def close_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._abort_handshakes()
         for protocol in list(self.open):
             protocol.close("the broker stops")
 
     def abort_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._abort_handshakes()
         for protocol in list(self.open):
             protocol.abort()
-
-    def _abort_handshakes(self) -> None:
-        for handshake in list(self._handshakes):
-            handshake.abort()
-
-    async def handshakes_ended(self) -> None:
-        tasks = [handshake.task for handshake in self._handshakes if handshake.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def begin_handshake(self, handshake: "TlsHandshake", host: str) -> None:
-        self._handshakes[handshake] = None
-        self.by_host[host] += 1
-
-    def end_handshake(self, handshake: "TlsHandshake", host: str) -> None:
-        self._handshakes.pop(handshake, None)
-        self.left(host)
 
     def left(self, host: str) -> None:
         self.by_host[host] -= 1
@@ -87,7 +64,7 @@ class Connections:
 
     def refusal(self, host: str) -> str | None:
         config = self.node.config
-        if len(self.open) + len(self._handshakes) >= config.max_connections:
+        if len(self.open) >= config.max_connections:
             return f"max.connections={config.max_connections} reached"
         if self.by_host[host] >= config.max_connections_per_ip:
             return f"max.connections.per.ip={config.max_connections_per_ip} reached"
