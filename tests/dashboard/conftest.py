@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,13 +37,32 @@ def settle(broker: BrokerProcess) -> None:
             peer.settled("FindCoordinator", 2, {"Key": "any", "KeyType": coordinator})
 
 
-@pytest.fixture(scope="session", params=[FencepostProcess, ApacheKafka], ids=["fencepost", "apache"])
-def shown(request: pytest.FixtureRequest) -> Iterator[Shown]:
-    with request.param(CONFIGS) as broker:
+@contextmanager
+def showing(kind: type[BrokerProcess]) -> Iterator[Shown]:
+    with kind(CONFIGS) as broker:
         settle(broker)
         asyncio.run(play(broker.bootstrap_servers))
         with RunningPage(broker.bootstrap_servers) as page:
             yield Shown(broker, page, eventually(lambda: _complete(page.document("/api/overview")), "the whole scene"))
+
+
+@pytest.fixture(scope="session")
+def shown_on_fencepost() -> Iterator[Shown]:
+    with showing(FencepostProcess) as shown:
+        yield shown
+
+
+@pytest.fixture(scope="session")
+def shown_on_apache() -> Iterator[Shown]:
+    with showing(ApacheKafka) as shown:
+        yield shown
+
+
+@pytest.fixture(scope="module", params=["fencepost", "apache"])
+def shown(request: pytest.FixtureRequest) -> Shown:
+    """One of the two, which outlive the module."""
+    found: Shown = request.getfixturevalue(f"shown_on_{request.param}")
+    return found
 
 
 def _complete(overview: dict[str, Any]) -> dict[str, Any] | None:

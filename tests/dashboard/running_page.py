@@ -64,7 +64,7 @@ class Events:
                 document = json.loads(line.removeprefix("data: "))
                 if holds(document):
                     return document
-        raise AssertionError(f"no such event; the stream ended with {self.lines[-6:]}")
+        raise AssertionError(f"no such event; the stream ended with {[line[:300] for line in self.lines[-6:]]}")
 
     def close(self) -> None:
         self._response.close()

@@ -18,6 +18,7 @@ STREAMS_MAX = 64
 HEARTBEAT_SECONDS = 15.0
 SHARE_MAX = 0.1
 """Of the time may be spent on making a document: a heavy one is made less often."""
+PAUSE_MAX_SECONDS = 10.0
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -55,13 +56,14 @@ class _Shared:
             began = time.monotonic()
             try:
                 await self._page.watch.ready()
+                began = time.monotonic()
                 document = await VIEWS[self._view].make(self._page, self._parameters)
             except (ClientError, BadParameter, NotThere) as error:
                 await self._fail(failure_of(error))
             else:
                 await self._offer(document)
             took = time.monotonic() - began
-            await asyncio.sleep(max(interval - took, took * (1 / SHARE_MAX - 1)))
+            await asyncio.sleep(max(interval - took, min(took * (1 / SHARE_MAX - 1), PAUSE_MAX_SECONDS)))
 
     async def _offer(self, document: dict[str, Any]) -> None:
         # The time alone is no news.

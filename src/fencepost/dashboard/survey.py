@@ -16,6 +16,7 @@ from fencepost.dashboard.model import TransactionModel
 from fencepost.inspect.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
 
 INTERVAL_SECONDS = 2.0
+INTERVAL_MAX_SECONDS = 20.0
 TOPICS_SECONDS = 10.0
 LOG_STARTS_SECONDS = 60.0
 SHARE_MAX = 0.05
@@ -83,7 +84,7 @@ class Survey:
                 self._due = self._topics_due = float("-inf")
                 raise
             took = time.monotonic() - began
-            self._due = began + max(INTERVAL_SECONDS, took / SHARE_MAX)
+            self._due = began + max(INTERVAL_SECONDS, min(took / SHARE_MAX, INTERVAL_MAX_SECONDS))
 
     async def _survey(self) -> None:
         leaders: dict[TopicPartition, int] = {}

@@ -44,6 +44,7 @@ class Watch:
         self._tail = StateTail(view)
         self._cluster_id = ""
         self._listed_at = self._tried_at = float("-inf")
+        self._was_absent = False
 
     @property
     def note(self) -> str | None:
@@ -115,13 +116,15 @@ class Watch:
             self.model, self._tail = TransactionModel(), StateTail(self.view)
             self._cluster_id, self.skipped_offsets = found, 0
             self._listed_at = self._tried_at = float("-inf")
+            self._was_absent = False
 
     async def _begin(self) -> bool:
         now = time.monotonic()
         if now - self._tried_at < ABSENT_SECONDS:
             return False
         self._tried_at = now
-        is_there = await self._tail.begin()
+        is_there = await self._tail.begin(is_new=self._was_absent)
+        self._was_absent = not is_there
         if is_there:
             self.source, self._listed_at = "log", float("-inf")
         elif self.model.rows:

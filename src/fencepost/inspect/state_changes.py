@@ -1,10 +1,13 @@
 """What __transaction_state says of a transactional id, record by record, from a file or from the wire."""
 
 import dataclasses
+import struct
 from typing import Any
 
 from fencepost.client.values import TopicPartition
-from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC, decode_record
+from fencepost.wire.codec import decode
+from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.messages import TransactionLogKey, TransactionLogValue, schema_of
 from fencepost.wire.records import Record
 
 STATES = (
@@ -21,6 +24,9 @@ ONGOING = "Ongoing"
 PREPARED = ("PrepareCommit", "PrepareAbort")
 COMPLETE = ("CompleteCommit", "CompleteAbort")
 NO_TIMESTAMP = -1
+_VERSION = struct.Struct(">h")
+_KEY_TYPE, _KEY_VERSION = 0, 0
+_VALUE_VERSIONS = schema_of("TransactionLogValue")["valid"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,30 +65,40 @@ class StateChange:
 
 
 def read_state_change(record: Record) -> StateChange | None:
-    """None for a record that this version does not know."""
-    decoded = decode_record(TRANSACTION_STATE_TOPIC, record)
-    if decoded.key is None:
+    """None for a record that this version does not know.
+
+    The page reads thousands of these in a second, so the messages are used as they are decoded.
+    """
+    if record.key is None or len(record.key) < _VERSION.size or _VERSION.unpack_from(record.key)[0] != _KEY_TYPE:
         return None
-    transactional_id = str(decoded.key["transactionalId"])
-    value = decoded.value
-    if value is None:
-        return StateChange(transactional_id, record.offset, record.timestamp, None)
-    status = value["transactionStatus"]
+    try:
+        transactional_id = decode(TransactionLogKey, _KEY_VERSION, record.key, _VERSION.size).transactional_id
+        if record.value is None:
+            return StateChange(transactional_id, record.offset, record.timestamp, None)
+        if len(record.value) < _VERSION.size:
+            return None
+        (version,) = _VERSION.unpack_from(record.value)
+        if not _VALUE_VERSIONS[0] <= version <= _VALUE_VERSIONS[1]:
+            return None
+        value = decode(TransactionLogValue, version, record.value, _VERSION.size)
+    except MalformedMessage:
+        return None
+    status = value.transaction_status
     return StateChange(
         transactional_id,
         record.offset,
         record.timestamp,
         STATES[status] if 0 <= status < len(STATES) else f"unknown({status})",
-        value["producerId"],
-        value["producerEpoch"],
-        value["transactionTimeoutMs"],
-        value["transactionStartTimestampMs"],
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        value.transaction_start_timestamp_ms,
         tuple(
-            TopicPartition(topic["topic"], partition)
-            for topic in value["transactionPartitions"] or ()
-            for partition in topic["partitionIds"]
+            TopicPartition(topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
         ),
-        value.get("previousProducerId", -1),
-        value.get("nextProducerId", -1),
-        value.get("clientTransactionVersion", 0),
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.client_transaction_version,
     )

@@ -13,7 +13,7 @@ from fencepost.inspect.state_changes import StateChange, read_state_change
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records import read_records
 
-FIRST_READ_OFFSETS = 1_000
+FIRST_READ_OFFSETS = 500
 """Of each partition, when the tail begins: so much of the past is read."""
 ROUNDS_MAX = 4
 ROUND_MAX_BYTES = 2 * 1024 * 1024
@@ -43,8 +43,11 @@ class StateTail:
     def has_begun(self) -> bool:
         return bool(self._positions)
 
-    async def begin(self) -> bool:
-        """Take a place near the end of every partition; False if the topic is not there (or not shown)."""
+    async def begin(self, *, is_new: bool = False) -> bool:
+        """Take a place near the end of every partition; False if the topic is not there (or not shown).
+
+        `is_new`: it was not there before, so that everything in it has happened since.
+        """
         try:
             topics = await self._view.list_topics()
             partitions = [
@@ -60,7 +63,7 @@ class StateTail:
             raise
         for at, found in offsets.items():
             self._positions[at] = max(found.log_start_offset, found.high_watermark - FIRST_READ_OFFSETS)
-            self._live_from[at] = found.high_watermark
+            self._live_from[at] = self._positions[at] if is_new else found.high_watermark
         return bool(partitions)
 
     async def read(self) -> Followed:
