@@ -109,7 +109,7 @@ def test_the_keyboard_is_enough(here: Visit) -> None:
     page.keyboard.press("3")
     page.wait_for_function("() => location.hash === '#/partitions'")
     page.keyboard.press("?")
-    assert "next and previous row" in here.find("dialog").inner_text()
+    assert "next and previous row" in here.wait_for_text("dialog[open]", "Keyboard")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
 

@@ -1,9 +1,9 @@
 // A modal dialog: the browser keeps the focus inside, closes it with Esc and gives the focus back.
-import { html, useEffect, useRef } from "../lib/html.js";
+import { html, useLayoutEffect, useRef } from "../lib/html.js";
 
 export function Dialog({ title, close, children, footer }) {
   const place = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = place.current;
     element.showModal();
     element.addEventListener("close", close);
