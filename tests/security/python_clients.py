@@ -49,7 +49,7 @@ async def aiokafka(way: dict[str, Any]) -> set[bytes]:
 
 def kafka_python(way: dict[str, Any]) -> set[bytes]:
     from kafka import KafkaConsumer, KafkaProducer
-    from kafka.sasl.oauth import AbstractTokenProvider
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
     class Bearer(AbstractTokenProvider):
         def token(self) -> str:
