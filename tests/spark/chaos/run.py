@@ -41,6 +41,7 @@ AHEAD_MAX = 2 * ROWS_PER_BATCH
 STALL_SECONDS = 300.0
 OPEN_TRANSACTION_SECONDS = 20.0
 POLL_SECONDS = 0.02
+BATCH_DONE = '"event": "batch"'
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -201,7 +202,6 @@ class ChaosRun:
 
     def _start_driver(self) -> None:
         self.result.starts += 1
-        log = self._directory / f"driver-{self.result.starts}.log"
         local = self._directory / f"local-{self.result.starts}"
         settings = {**self._settings, "spark.local.dir": str(local)}
         command = [
@@ -210,7 +210,7 @@ class ChaosRun:
             "--rows-per-batch", str(ROWS_PER_BATCH), "--json",
             *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
         ]  # fmt: skip
-        with log.open("wb") as output:
+        with self._log.open("wb") as output:
             self._drivers.append(
                 subprocess.Popen(
                     command,
@@ -264,7 +264,8 @@ class ChaosRun:
         old = self._driver
         signal_all(old.pid, signal.SIGSTOP)
         self._start_driver()
-        self._wait_for_progress(watch=self._driver)
+        # By its own word: outputs that are seen now may be the last of the old one.
+        self._wait(lambda: BATCH_DONE in self._log.read_text(errors="replace"), "the successor commits nothing")
         signal_all(old.pid, signal.SIGCONT)
         self._wait_for_progress(watch=self._driver)
         # It has found out by then, or will when it next asks; it must do no harm while it lives, so it is not hurried.
@@ -311,8 +312,13 @@ class ChaosRun:
             if time.monotonic() - since > STALL_SECONDS:
                 raise Stalled(f"{otherwise} (seed {self.result.seed})\n{self._tail()}\n{self._broker.log_text()}")
 
+    @property
+    def _log(self) -> Path:
+        """Of the driver that was started last."""
+        return self._directory / f"driver-{self.result.starts}.log"
+
     def _tail(self) -> str:
-        return (self._directory / f"driver-{self.result.starts}.log").read_text(errors="replace")[-5000:]
+        return self._log.read_text(errors="replace")[-5000:]
 
 
 def chaos(
