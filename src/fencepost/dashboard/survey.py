@@ -152,7 +152,7 @@ class Survey:
     def held(self, model: TransactionModel) -> list[dict[str, Any]]:
         """Held partitions, the longest held first. Under load every partition is held for a moment: that is no news."""
         now_ms = self._now_ms()
-        rows = []
+        rows: list[dict[str, Any]] = []
         for at, since in self._held.items():
             surveyed = self.partitions[at]
             holder = self._holders.get((at, since.last_stable_offset))
