@@ -86,8 +86,28 @@ ADMIN: dict[str, tuple[str, str]] = {
 
 _LIMITS_ARE_ON = "limits are on by default, and fixed at start"
 _NO_FALLBACK = "Kafka leaves it unset and falls back to a coarser setting with the same value, which we do not have"
+_AT_START = "certificates are read again when their files change; other settings of a listener are read at the start"
+_UNSET = "unset is an empty text"
+_PEM = "keys and certificates are PEM; Java's stores are refused"
 BROKER_SETTINGS: dict[str, str] = {
-    "broker.rack": "unset is an empty text",
+    "broker.rack": _UNSET,
+    "listener.security.protocol.map": "the peer has a listener for its controller; and it is a list",
+    "sasl.enabled.mechanisms": "there is no GSSAPI, so none is on unless it is named",
+    "sasl.oauthbearer.expected.issuer": _UNSET,
+    "sasl.oauthbearer.jwks.endpoint.url": _UNSET,
+    "sasl.server.callback.handler.class": "names a validator that is built in; unset is an empty text",
+    "ssl.client.auth": _AT_START,
+    "ssl.enabled.protocols": _AT_START,
+    "ssl.key.password": _AT_START,
+    "ssl.keystore.certificate.chain": _AT_START,
+    "ssl.keystore.key": _AT_START,
+    "ssl.keystore.location": _AT_START,
+    "ssl.keystore.password": _AT_START,
+    "ssl.keystore.type": _PEM,
+    "ssl.truststore.certificates": _AT_START,
+    "ssl.truststore.location": _AT_START,
+    "ssl.truststore.password": _AT_START,
+    "ssl.truststore.type": _PEM,
     "log.flush.interval.ms": _NO_FALLBACK,
     "log.retention.ms": _NO_FALLBACK,
     "log.roll.jitter.ms": _NO_FALLBACK,
