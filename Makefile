@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once chaos chaos-spark crash-points fuzz simulate mutants bench \
+.PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark crash-points fuzz simulate mutants bench \
 	lint lint-ruff lint-types lint-layers format dist clean
 
 setup: $(STAMP)
@@ -39,8 +39,11 @@ test-fast: setup
 exactly-once: peers
 	$(BIN)/python -m tests.exactly_once
 
-# Real clients under kills, stops, cut connections, lost and late calls and full disks, judged by their histories. Minutes.
-chaos: peers
+# Real clients under kills, stops, cut connections, lost and late calls and full disks, judged by their histories; then the
+# pipelines on Spark. Half an hour.
+chaos: chaos-clients chaos-spark
+
+chaos-clients: peers
 	$(BIN)/python -m tests.chaos
 
 # The example pipelines on a local cluster of Spark, both brokers and protocols, under forty kills and sleeping drivers; a table.

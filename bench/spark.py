@@ -117,9 +117,6 @@ class SparkExperiment(Experiment):
             subject.jobs = Jobs(side)
             subject.source = context.topic_name()
             fill(subject, subject.source, self._records)
-        self._warm(context, subjects)
-
-    def _warm(self, context: Context, subjects: Sequence[Subject]) -> None:
         for _ in range(1 if context.quick else 2):
             for subject in subjects:
                 self.sample(context, subject)
@@ -152,8 +149,15 @@ class TopicToTopic(SparkExperiment):
         self.name = f"Spark, topic to topic, {broker}"
 
     def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
-        self._records = context.spark_records // (10 if context.quick else 1)
+        # Warm is what has run, not what has run for long: the samples of the warm-up are short.
+        records = context.spark_records // (10 if context.quick else 1)
+        self._records = records // 5
         super().prepare(context, subjects)
+        self._records = records
+        for subject in subjects:
+            assert isinstance(subject, SparkSubject)
+            subject.source = context.topic_name()
+            fill(subject, subject.source, records)
 
     def sample(self, context: Context, subject: Subject) -> Sample:
         _, sample = self._run(context, subject)
