@@ -66,11 +66,7 @@ def find_coordinator(visit: Visit, request: FindCoordinatorRequest) -> Any:
         return FindCoordinatorResponse(coordinators=refusals)
     request.coordinator_keys = allowed
 
-    def complete(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
-        response.coordinators += refusals
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "coordinators", refusals)
 
 
 def describe_cluster(visit: Visit, request: DescribeClusterRequest) -> Any:

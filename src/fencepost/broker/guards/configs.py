@@ -67,11 +67,7 @@ def describe_configs(visit: Visit, request: DescribeConfigsRequest) -> Any:
             )
     request.resources = allowed
 
-    def complete(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-        response.results += refused
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "results", refused)
 
 
 def alter_configs(visit: Visit, request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> Any:
@@ -94,13 +90,7 @@ def alter_configs(visit: Visit, request: AlterConfigsRequest | IncrementalAlterC
             )
     request.resources = allowed
 
-    def complete(
-        response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
-    ) -> AlterConfigsResponse | IncrementalAlterConfigsResponse:
-        response.responses += refused
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "responses", refused)
 
 
 def list_config_resources(visit: Visit, request: ListConfigResourcesRequest) -> Any:

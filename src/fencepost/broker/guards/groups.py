@@ -85,12 +85,10 @@ def delete_groups(visit: Visit, request: DeleteGroupsRequest) -> Any:
     )
     request.groups_names = allowed
 
-    def complete(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
-        result = DeleteGroupsResponse.DeletableGroupResult
-        response.results += [result(group_id=group_id, error_code=REFUSED) for group_id in refused]
-        return response
-
-    return visit.pass_on(request, complete)
+    result = DeleteGroupsResponse.DeletableGroupResult
+    return visit.pass_on_with(
+        request, "results", [result(group_id=group_id, error_code=REFUSED) for group_id in refused]
+    )
 
 
 GUARDS: dict[ApiKey, Guard] = {

@@ -45,11 +45,7 @@ def offset_commit(visit: Visit, request: OffsetCommitRequest) -> Any:
         return visit.pass_on(request)
     request.topics = allowed
 
-    def complete(response: OffsetCommitResponse) -> OffsetCommitResponse:
-        response.topics += _uncommitted(refused, TOPIC_REFUSED)
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "topics", _uncommitted(refused, TOPIC_REFUSED))
 
 
 def _uncommitted(topics: list[_Commit], error: ErrorCode) -> list[OffsetCommitResponse.OffsetCommitResponseTopic]:

@@ -67,11 +67,7 @@ def produce(visit: Visit, request: ProduceRequest) -> Any:
         for topic in refused
     ]
 
-    def complete(response: ProduceResponse) -> ProduceResponse:
-        response.responses += refusals
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "responses", refusals)
 
 
 def fetch(visit: Visit, request: FetchRequest) -> Any:
@@ -109,8 +105,10 @@ def list_offsets(visit: Visit, request: ListOffsetsRequest) -> Any:
     topic_response = ListOffsetsResponse.ListOffsetsTopicResponse
     partition_response = topic_response.ListOffsetsPartitionResponse
 
-    def complete(response: ListOffsetsResponse) -> ListOffsetsResponse:
-        response.topics += [
+    return visit.pass_on_with(
+        request,
+        "topics",
+        [
             topic_response(
                 name=topic.name,
                 partitions=[
@@ -125,10 +123,8 @@ def list_offsets(visit: Visit, request: ListOffsetsRequest) -> Any:
                 ],
             )
             for topic in refused
-        ]
-        return response
-
-    return visit.pass_on(request, complete)
+        ],
+    )
 
 
 def offset_for_leader_epoch(visit: Visit, request: OffsetForLeaderEpochRequest) -> Any:
@@ -139,8 +135,10 @@ def offset_for_leader_epoch(visit: Visit, request: OffsetForLeaderEpochRequest) 
     request.topics = allowed
     topic_result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
-    def complete(response: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
-        response.topics += [
+    return visit.pass_on_with(
+        request,
+        "topics",
+        [
             topic_result(
                 topic=topic.topic,
                 partitions=[
@@ -151,10 +149,8 @@ def offset_for_leader_epoch(visit: Visit, request: OffsetForLeaderEpochRequest) 
                 ],
             )
             for topic in refused
-        ]
-        return response
-
-    return visit.pass_on(request, complete)
+        ],
+    )
 
 
 def delete_records(visit: Visit, request: DeleteRecordsRequest) -> Any:
@@ -163,8 +159,10 @@ def delete_records(visit: Visit, request: DeleteRecordsRequest) -> Any:
     topic_result = DeleteRecordsResponse.DeleteRecordsTopicResult
     partition_result = topic_result.DeleteRecordsPartitionResult
 
-    def complete(response: DeleteRecordsResponse) -> DeleteRecordsResponse:
-        response.topics += [
+    return visit.pass_on_with(
+        request,
+        "topics",
+        [
             topic_result(
                 name=topic.name,
                 partitions=[
@@ -173,10 +171,8 @@ def delete_records(visit: Visit, request: DeleteRecordsRequest) -> Any:
                 ],
             )
             for topic in refused
-        ]
-        return response
-
-    return visit.pass_on(request, complete)
+        ],
+    )
 
 
 def describe_producers(visit: Visit, request: DescribeProducersRequest) -> Any:
@@ -184,8 +180,10 @@ def describe_producers(visit: Visit, request: DescribeProducersRequest) -> Any:
     request.topics = allowed
     topic_response = DescribeProducersResponse.TopicResponse
 
-    def complete(response: DescribeProducersResponse) -> DescribeProducersResponse:
-        response.topics += [
+    return visit.pass_on_with(
+        request,
+        "topics",
+        [
             topic_response(
                 name=topic.name,
                 partitions=[
@@ -196,10 +194,8 @@ def describe_producers(visit: Visit, request: DescribeProducersRequest) -> Any:
                 ],
             )
             for topic in refused
-        ]
-        return response
-
-    return visit.pass_on(request, complete)
+        ],
+    )
 
 
 GUARDS: dict[ApiKey, Guard] = {

@@ -203,11 +203,7 @@ def delete_topics(visit: Visit, request: DeleteTopicsRequest) -> Any:
     request.topics = [topic for topic in request.topics if is_allowed(topic.name, topic.topic_id)]
     request.topic_names = [name for name in request.topic_names if is_allowed(name, NO_TOPIC_ID)]
 
-    def complete(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
-        response.responses += refused
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "responses", refused)
 
 
 def create_partitions(visit: Visit, request: CreatePartitionsRequest) -> Any:
@@ -216,12 +212,10 @@ def create_partitions(visit: Visit, request: CreatePartitionsRequest) -> Any:
     refused = [topic.name for topic in rest if counts[topic.name] == 1]
     request.topics = allowed + [topic for topic in rest if counts[topic.name] > 1]
 
-    def complete(response: CreatePartitionsResponse) -> CreatePartitionsResponse:
-        result = CreatePartitionsResponse.CreatePartitionsTopicResult
-        response.results += [result(name=name, error_code=REFUSED, error_message=MESSAGES[REFUSED]) for name in refused]
-        return response
-
-    return visit.pass_on(request, complete)
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    return visit.pass_on_with(
+        request, "results", [result(name=name, error_code=REFUSED, error_message=MESSAGES[REFUSED]) for name in refused]
+    )
 
 
 GUARDS: dict[ApiKey, Guard] = {

@@ -129,11 +129,7 @@ def txn_offset_commit(visit: Visit, request: TxnOffsetCommitRequest) -> Any:
         return TxnOffsetCommitResponse(topics=refusals)
     request.topics = allowed
 
-    def complete(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        response.topics += refusals
-        return response
-
-    return visit.pass_on(request, complete)
+    return visit.pass_on_with(request, "topics", refusals)
 
 
 def _uncommitted(

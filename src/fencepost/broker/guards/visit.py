@@ -41,6 +41,15 @@ class Visit:
         answer = self._handle(self.node, self.call, request)
         return answer if complete is None else _completed(answer, complete)
 
+    def pass_on_with(self, request: Any, name: str, refusals: list[Any]) -> Any:
+        """What the handler answers to the part that may pass, and in its list `name` the refusals of the rest."""
+
+        def complete(response: Any) -> Any:
+            getattr(response, name).extend(refusals)
+            return response
+
+        return self.pass_on(request, complete if refusals else None)
+
     def split(
         self,
         operation: AclOperation,

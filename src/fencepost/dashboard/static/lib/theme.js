@@ -2,23 +2,34 @@
 import { store } from "./store.js";
 
 const KEY = "fencepost.theme";
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const root = document.documentElement;
+const root = document.documentElement; // theme_early.js has said which it is
 
-const present = () => root.dataset.theme || (dark.matches ? "dark" : "light");
-export const theme = store(present());
+export const theme = store(root.dataset.theme);
 
-export function toggleTheme() {
-  const next = present() === "dark" ? "light" : "dark";
+function show(next) {
   root.dataset.theme = next;
-  try {
-    localStorage.setItem(KEY, next);
-  } catch {
-    /* storage may be forbidden */
-  }
   theme.set(next);
 }
-dark.addEventListener("change", () => theme.set(present()));
+
+function chosen() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null; // storage may be forbidden
+  }
+}
+
+export function toggleTheme() {
+  show(root.dataset.theme === "dark" ? "light" : "dark");
+  try {
+    localStorage.setItem(KEY, root.dataset.theme);
+  } catch {
+    /* then for this page only */
+  }
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (system) => {
+  if (!chosen()) show(system.matches ? "dark" : "light");
+});
 
 /** The value of a colour of style/tokens.css, as the canvas needs it. */
 export const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();

@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a chosen theme does not flash in.
+// Runs before the first paint, so that nothing flashes: the theme that was chosen, or else the system's.
 {
   let chosen = null;
   try {
@@ -6,5 +6,6 @@
   } catch {
     /* storage may be forbidden */
   }
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  document.documentElement.dataset.theme = chosen === "light" || chosen === "dark" ? chosen : system;
 }
