@@ -7,7 +7,6 @@ from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.inspect.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.inspect.state_changes import StateChange, read_state_change
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records import read_records
 
 FIRST_READ_OFFSETS = 50_000
 """Of a partition, at the first look."""
@@ -15,7 +14,6 @@ NEXT_READ_OFFSETS = 20_000
 CHANGES_MAX = 200
 SPANS_MAX = 100
 """Of a partition."""
-_BATCH_MAX_BYTES = 64 * 1024 * 1024
 
 
 class IdFollower:
@@ -58,7 +56,7 @@ class IdFollower:
                 self._state_position = batch.header.next_offset
                 if batch.header.is_control:
                     continue
-                for record in read_records(batch.data, _BATCH_MAX_BYTES):
+                for record in batch.records():
                     # Most records are of other ids: these are not decoded.
                     if record.key is None or self._transactional_id.encode() not in record.key:
                         continue

@@ -4,7 +4,7 @@ Everything is asked through Kafka's public APIs; nothing here knows whether the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fencepost.client import apis
@@ -33,7 +33,7 @@ from fencepost.wire.batch import (
     read_marker,
 )
 from fencepost.wire.errors import ErrorCode, error_code
-from fencepost.wire.records import read_records
+from fencepost.wire.records import Record, read_records
 
 FETCH_MAX_BYTES = 8 * 1024 * 1024
 HIDDEN = (
@@ -69,6 +69,9 @@ class FetchedBatch(NamedTuple):
 
     def marker(self) -> EndTransactionMarker | None:
         return read_marker(self.data) if self.header.is_control else None
+
+    def records(self) -> Iterator[Record]:
+        return read_records(self.data, DECOMPRESSED_BATCH_MAX_BYTES)
 
 
 class FetchedStretch(NamedTuple):

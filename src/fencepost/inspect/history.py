@@ -11,11 +11,9 @@ from fencepost.inspect.cluster_view import HIDDEN, ClusterView
 from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.inspect.partition_scan import PartitionTransaction
 from fencepost.inspect.state_changes import StateChange, read_state_change
-from fencepost.wire.records import read_records
 
 SCANNED_OFFSETS_MAX = 200_000
 """Of a partition: what was written longer ago than that is not counted."""
-_BATCH_MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ async def state_history(view: ClusterView, transactional_id: str) -> list[StateC
         async for batch in view.batches(partition, offsets.log_start_offset, offsets.high_watermark):
             if batch.header.is_control:
                 continue
-            changes = (read_state_change(record) for record in read_records(batch.data, _BATCH_MAX_BYTES))
+            changes = (read_state_change(record) for record in batch.records())
             found += [change for change in changes if change and change.transactional_id == transactional_id]
         return found
     except BrokerError as error:

@@ -7,10 +7,8 @@ from fencepost.client.errors import BrokerError
 from fencepost.client.values import TopicPartition
 from fencepost.inspect.cluster_view import HIDDEN, ClusterView, OpenTransaction
 from fencepost.inspect.internal_records import CONSUMER_OFFSETS_TOPIC, decode_record
-from fencepost.wire.records import read_records
 
 OFFSET_COMMIT_TYPES = (0, 1)
-_BATCH_MAX_BYTES = 64 * 1024 * 1024
 
 
 class PendingOffset(NamedTuple):
@@ -43,7 +41,7 @@ async def pending_offsets(view: ClusterView, opened: Iterable[OpenTransaction]) 
                 continue
             if header.base_offset < starts[header.producer_id]:
                 continue
-            for record in read_records(batch.data, _BATCH_MAX_BYTES):
+            for record in batch.records():
                 decoded = decode_record(CONSUMER_OFFSETS_TOPIC, record)
                 if decoded.key is None or decoded.value is None or decoded.key_type not in OFFSET_COMMIT_TYPES:
                     continue

@@ -11,13 +11,11 @@ from fencepost.inspect.cluster_view import HIDDEN, ClusterView, FetchedStretch
 from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.inspect.state_changes import StateChange, read_state_change
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records import read_records
 
 FIRST_READ_OFFSETS = 500
 """Of each partition, when the tail begins: so much of the past is read."""
 ROUNDS_MAX = 4
 ROUND_MAX_BYTES = 2 * 1024 * 1024
-_BATCH_MAX_BYTES = 64 * 1024 * 1024
 
 
 class TransactionStateHidden(Exception):
@@ -98,7 +96,7 @@ class StateTail:
         found = []
         for batch in stretch.batches:
             if not batch.header.is_control:
-                for record in read_records(batch.data, _BATCH_MAX_BYTES):
+                for record in batch.records():
                     change = read_state_change(record) if record.offset >= position else None
                     if change is not None:
                         found.append((change, record.offset >= self._live_from[at]))
