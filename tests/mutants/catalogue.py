@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fencepost.broker import transactions
+from fencepost.broker import markers
 from fencepost.broker.cluster_metadata import ClusterMetadata
 from fencepost.broker.durability import GroupCommit
 from fencepost.broker.partition import Partition
@@ -87,9 +87,9 @@ def _pretend_to_write(good: Any) -> Any:
 
 
 def _forget_last_marker(good: Any) -> Any:
-    def send(node: Any, order: Any, done: Any) -> None:
+    def send(sender: Any, order: Any, done: Any) -> None:
         kept, forgotten = order.partitions[:-1], order.partitions[-1:]
-        good(node, _replaced(order, partitions=kept), done)
+        good(sender, _replaced(order, partitions=kept), done)
         for partition in forgotten:
             done(partition, ErrorCode.NONE)
 
@@ -97,19 +97,19 @@ def _forget_last_marker(good: Any) -> Any:
 
 
 def _wrong_last_marker(good: Any) -> Any:
-    def send(node: Any, order: Any, done: Any) -> None:
+    def send(sender: Any, order: Any, done: Any) -> None:
         if len(order.partitions) < 2:
-            good(node, order, done)
+            good(sender, order, done)
             return
-        good(node, _replaced(order, partitions=order.partitions[:-1]), done)
-        good(node, _replaced(order, partitions=order.partitions[-1:], is_commit=not order.is_commit), done)
+        good(sender, _replaced(order, partitions=order.partitions[:-1]), done)
+        good(sender, _replaced(order, partitions=order.partitions[-1:], is_commit=not order.is_commit), done)
 
     return send
 
 
 def _markers_done_at_once(good: Any) -> Any:
-    def send(node: Any, order: Any, done: Any) -> None:
-        good(node, order, lambda partition, error: None)
+    def send(sender: Any, order: Any, done: Any) -> None:
+        good(sender, order, lambda partition, error: None)
         for partition in order.partitions:
             done(partition, ErrorCode.NONE)
 
@@ -295,11 +295,11 @@ MUTANTS = [
     Mutant("drop-guard-recheck", "an append does not check that its verification still holds",
            [(_Producers, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
     Mutant("forget-a-participant", "one partition of each transaction gets no marker",
-           [(transactions, "send_markers", _forget_last_marker)]),
+           [(markers.MarkerSender, "send", _forget_last_marker)]),
     Mutant("wrong-marker", "the last partition's marker says the opposite",
-           [(transactions, "send_markers", _wrong_last_marker)]),
+           [(markers.MarkerSender, "send", _wrong_last_marker)]),
     Mutant("complete-before-markers", "Complete does not wait for the markers to be durable",
-           [(transactions, "send_markers", _markers_done_at_once)],
+           [(markers.MarkerSender, "send", _markers_done_at_once)],
            directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("complete-not-retried", "a Complete record that was refused is given up",
            [(ledger.Ledger, "_complete", _give_up_completing)],

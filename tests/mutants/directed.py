@@ -2,10 +2,11 @@
 
 import contextlib
 
+from fencepost.coordinators.transactions.ledger import MarkerOrder
 from fencepost.log.producers import Origin
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.node import SimulatedNode
-from fencepost.wire.batch import ControlType, build_batch
+from fencepost.wire.batch import build_batch
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import EndTxnRequest
@@ -84,9 +85,8 @@ def overtaken_verifications_open_nothing() -> None:
     partition = machine.node.partition(TOPIC, 0)
     now_ms = machine.clock.wall_ms()
     guard = partition.log.producers.maybe_start_verification(shop.producer_id, 0, shop.producer_epoch, False, now_ms)
-    partition.append_marker(
-        ControlType.ABORT, shop.producer_id, shop.producer_epoch, 0, transaction_version=0, now_ms=now_ms
-    )
+    marker = MarkerOrder("", shop.producer_id, shop.producer_epoch, 0, False, 0, ())
+    assert partition.append_markers([marker], now_ms) == [None]
     batch = build_batch(
         [(now_ms, None, b"late", ())],
         producer_id=shop.producer_id,

@@ -6,12 +6,12 @@ wait here until their records are durable, fetches until there is something to r
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
-from fencepost.log.producers import Origin, VerificationGuard
-from fencepost.wire.batch import MARKER_BYTES, ControlType, build_single
+from fencepost.log.producers import Marker, Origin, VerificationGuard
+from fencepost.wire.batch import MARKER_BYTES, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -90,31 +90,19 @@ class Partition:
         self.durability.appended(self)
         return offset
 
-    def append_marker(
-        self,
-        kind: ControlType,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        *,
-        transaction_version: int,
-        now_ms: int,
-    ) -> Appended:
-        """End a producer's transaction here. Raises KafkaError for a stale producer or coordinator."""
+    def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[KafkaError | None]:
+        """End transactions of several producers here; why each marker was refused, if it was.
+
+        Raises KafkaError if none could be written.
+        """
         if self.failure is not None:
             raise self.failure
-        appended = self.log.append_marker(
-            kind,
-            producer_id,
-            producer_epoch,
-            coordinator_epoch,
-            transaction_version=transaction_version,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-        )
-        self.appended_bytes += MARKER_BYTES
-        self.durability.appended(self)
-        return appended
+        refusals = self.log.append_markers(markers, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        written = refusals.count(None)
+        if written:
+            self.appended_bytes += written * MARKER_BYTES
+            self.durability.appended(self)
+        return refusals
 
     def check_leader_epoch(self, given: int) -> None:
         """Refuse a client that knows an older or a newer leader than this one; -1 means that it knows none."""

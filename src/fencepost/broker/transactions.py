@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
 from fencepost.broker.internal_topics import appender
-from fencepost.broker.markers import send_markers
+from fencepost.broker.markers import MarkerSender
 from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 
@@ -23,12 +23,11 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             node.events.emit,
             TopicView(node),
             next_producer_id=node.metadata.next_producer_id,
-            send_markers=lambda order, done: send_markers(node, order, done),
+            send_markers=MarkerSender(node).send,
             group_partition=lambda group_id: node.groups.coordinator.partition_for(group_id),
             coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
             transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
             deadline_moved=self.schedule,
-            call_soon=node.scheduler.call_soon,
         )
 
     def topic_deleted(self, name: str) -> None:

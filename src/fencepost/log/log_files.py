@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fencepost.config import TopicConfig
 from fencepost.log import reading, recovery
 from fencepost.log.file_names import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
-from fencepost.log.indexes import RELATIVE_OFFSET_MAX
+from fencepost.log.indexes import RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
 from fencepost.log.leader_epochs import LeaderEpochs
 from fencepost.log.producers import ProducerStateManager
 from fencepost.log.segment import Segment
@@ -124,15 +124,9 @@ class LogFiles:
     ) -> None:
         """Put a stamped batch at the end of the active segment, or of a new one. All or nothing."""
         segment = self._active
-        if (
-            segment._size + size > self._segment_bytes
-            or max_timestamp > self._roll_timestamp
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or (
-                segment.bytes_since_index_entry > self._index_interval_bytes
-                and segment.is_index_full(self.config.segment_index_bytes)
-            )
-        ) and self._must_roll(size, last_offset, max_timestamp, now_ms):
+        if self._may_roll(size, last_offset, max_timestamp) and self._must_roll(
+            size, last_offset, max_timestamp, now_ms
+        ):
             segment = self.roll(now_ms, first_offset)
         try:
             position = segment.append(batch, size, last_offset, max_timestamp, self._index_interval_bytes)
@@ -143,7 +137,39 @@ class LogFiles:
         self.log_end_offset = last_offset + 1
         self._unsaved = True
 
+    def _write_in_segment(self, batches: Sequence[Buffer], size: int, first_offset: int, timestamp: int) -> None:
+        """Put stamped batches of one record and one size each at the end of the active segment. All or nothing."""
+        segment = self._active
+        try:
+            segment.append_all(batches, size, first_offset, timestamp, self._index_interval_bytes)
+        except OSError as error:
+            raise self._write_error(error) from error
+        self.log_end_offset = first_offset + len(batches)
+        self._unsaved = True
+
     # Rolling
+
+    def _may_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether the active segment might not take so much more; `_must_roll` looks closer."""
+        segment = self._active
+        return (
+            segment._size + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or (
+                segment.bytes_since_index_entry > self._index_interval_bytes
+                and segment.is_index_full(self.config.segment_index_bytes)
+            )
+        )
+
+    def _has_room_for(self, batches: int, size: int, max_timestamp: int) -> bool:
+        """Whether so many batches of `size` bytes and one record each surely fit into the active segment."""
+        segment = self._active
+        return (
+            segment._size > 0
+            and not self._may_roll(batches * size, self.log_end_offset + batches, max_timestamp)
+            and not segment.is_index_full(self.config.segment_index_bytes - batches * TIME_ENTRY_BYTES)
+        )
 
     def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         if size > self._segment_bytes:

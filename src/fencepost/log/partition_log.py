@@ -21,7 +21,7 @@ from fencepost.log import invariants, lookup, reading, recovery, retention
 from fencepost.log.leader_epochs import EpochEnd
 from fencepost.log.log_files import LogFiles, LogLimits
 from fencepost.log.open_transactions import AbortedTransaction
-from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.log.producers import Marker, Origin, VerificationGuard
 from fencepost.log.reading import ReadResult
 from fencepost.log.segment import Segment
 from fencepost.log.syncables import WrittenFile
@@ -41,6 +41,7 @@ from fencepost.wire.batch import (
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    MARKER_BYTES,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -310,6 +311,85 @@ class PartitionLog(LogFiles):
                 raise self._write_error(error) from error
         # What was unstable stays so until the marker is below the high watermark.
         return Appended(offset, offset, -1, self.log_start_offset, False)
+
+    def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> list[KafkaError | None]:
+        """Markers of several producers, commits by one write; why each was refused, if it was.
+
+        Raises KafkaError if the disk took none. An abort also has its index entry to write: those come one by one.
+        """
+        if len(markers) > 1 and all(marker.is_commit for marker in markers):
+            refusals = self._append_commits(markers, leader_epoch, now_ms)
+            if refusals is not None:
+                return refusals
+        refusals = []
+        for marker in markers:
+            try:
+                self.append_marker(
+                    ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                )
+            except KafkaError as refusal:
+                refusals.append(refusal)
+            else:
+                refusals.append(None)
+        return refusals
+
+    def _append_commits(
+        self, markers: Sequence[Marker], leader_epoch: int, now_ms: int
+    ) -> list[KafkaError | None] | None:
+        """None, with nothing done, if one might decide about another, or a new segment begin among them."""
+        if self._failure is not None:
+            raise self.storage_error()
+        are_independent = len({marker.producer_id for marker in markers}) == len(markers)
+        if not are_independent or not self._has_room_for(len(markers), MARKER_BYTES, now_ms):
+            return None
+        producers = self.producers
+        refusals: list[KafkaError | None] = []
+        accepted: list[Marker] = []
+        batches: list[Buffer] = []
+        first_offset = self.log_end_offset
+        for marker in markers:
+            try:
+                producers.check_marker(
+                    marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+                )
+            except KafkaError as refusal:
+                refusals.append(refusal)
+                continue
+            offset = first_offset + len(batches)
+            refusals.append(None)
+            accepted.append(marker)
+            batches.append(
+                control_batch(
+                    ControlType.COMMIT,
+                    marker.coordinator_epoch,
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    now_ms,
+                    offset,
+                    leader_epoch,
+                )
+            )
+        if not batches:
+            return refusals
+        self._write_in_segment(batches, MARKER_BYTES, first_offset, now_ms)
+        if leader_epoch != self.leader_epoch:
+            self._assign_epoch(leader_epoch, first_offset)
+        for offset, marker in enumerate(accepted, first_offset):
+            producers.apply_marker(
+                ControlType.COMMIT,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                offset,
+                now_ms,
+            )
+        return refusals
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> int:
         """Append a leader's batches as they are; the new log end. Offsets must follow the log end, holes allowed."""

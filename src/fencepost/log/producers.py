@@ -8,6 +8,7 @@ trace; `update` and `apply_control` record what was written. Touches no file.
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from fencepost.log.open_transactions import CompletedTransaction, OpenTransactions
 from fencepost.log.producer_entries import (
@@ -38,6 +39,7 @@ __all__ = [
     "BatchMetadata",
     "CompletedTransaction",
     "CorruptSnapshot",
+    "Marker",
     "Origin",
     "ProducerEntry",
     "ProducerStateManager",
@@ -56,6 +58,21 @@ class Origin(enum.Enum):
     """Offset commits and markers: no sequences."""
     REPLICATION = "replication"
     """Already checked by a leader: followed, never refused."""
+
+
+class Marker(Protocol):
+    """What ends a producer's transaction in a partition."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def coordinator_epoch(self) -> int: ...
+    @property
+    def is_commit(self) -> bool: ...
+    @property
+    def transaction_version(self) -> int: ...
 
 
 class ProducerStateManager:

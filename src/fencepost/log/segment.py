@@ -4,7 +4,7 @@ Owns the file and the arrays that index it. Indexes of the active segment live i
 segment is sealed; those of closed segments load on first use. Knows nothing of producers, epochs or watermarks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fencepost.log.batch_scans import (
     FORWARD_SCAN_BYTES,
@@ -245,6 +245,17 @@ class Segment:
         self.index_batch(position, size, last_offset, max_timestamp, index_interval_bytes)
         self._size = position + size
         return position
+
+    def append_all(
+        self, batches: Sequence[Buffer], size: int, first_offset: int, timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Write batches of one record and `size` bytes each with one write. OSError leaves everything as it was."""
+        position = self._size
+        self.file.write(position, b"".join(batches))
+        for offset in range(first_offset, first_offset + len(batches)):
+            self.index_batch(position, size, offset, timestamp, index_interval_bytes)
+            position += size
+        self._size = position
 
     def index_batch(
         self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from fencepost.ports import Timer
+from fencepost.shell.turns import Turns
 
 
 class RealClock:
@@ -17,9 +18,10 @@ class RealClock:
 
 
 class RealScheduler:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
         self.call_soon: Callable[[Callable[[], None]], object] = loop.call_soon
+        self.call_when_quiet: Callable[[Callable[[], None]], object] = turns.call_when_quiet
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay_ms / 1000, callback)

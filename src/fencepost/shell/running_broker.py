@@ -21,6 +21,7 @@ from fencepost.shell.flusher import ThreadedFlusher
 from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
 from fencepost.shell.server import Connections, listen
+from fencepost.shell.turns import Turns
 from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class RunningBroker:
         listeners = parse_listeners(listen_texts)
         advertised = _match_advertised(listeners, parse_listeners(advertise_texts), advertise_texts)
         reserved = [reserve(listener) for listener in listeners]
-        scheduler = RealScheduler(loop)
+        turns = Turns(loop)
+        scheduler = RealScheduler(loop, turns)
         disk = RealDisk(_open_files_max(int(self._settings.get("open.files.max", "0"))))
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
@@ -101,7 +103,7 @@ class RunningBroker:
             raise CannotStart(f"cannot use the data directory {self._data}: {error.strerror or error}") from None
         for user in users:
             self._add_user(user)
-        self.connections = Connections(self.node, loop)
+        self.connections = Connections(self.node, loop, turns)
         self.connections.start()
         for listener, bound in zip(listeners, reserved, strict=True):
             port = bound.getsockname()[1]

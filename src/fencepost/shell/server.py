@@ -13,7 +13,10 @@ from typing import cast
 from fencepost.broker.connection import Connection
 from fencepost.broker.events import AuthenticationFailed, ConnectionClosed, ConnectionRefused
 from fencepost.broker.node import Node
+from fencepost.ports import Buffer
 from fencepost.shell.busy_poll import BusyPoll
+from fencepost.shell.turns import Turns
+from fencepost.wire.catalog import ApiKey
 
 RECEIVE_BUFFER_BYTES = 65_536
 # A buffer up to this size is kept for the next frame; a larger one was for an exception.
@@ -22,6 +25,9 @@ RETAINED_BUFFER_BYTES = 2_097_152
 BUSY_BUFFER_BYTES = 524_288
 # Large requests come in streams, and their senders need the processor more than we do.
 BUSY_POLL_REQUEST_BYTES_MAX = 4_096
+# Small answers wait for the end of a turn; what is large, or much, must count as unread before the next request begins.
+HELD_ANSWER_BYTES_MAX = 4_096
+HELD_ANSWERS_MAX = 16
 SWEEP_INTERVAL_SECONDS = 1.0
 LISTEN_BACKLOG = 1024
 # A peer whose network died is noticed after two minutes, not after the two hours that systems take by default.
@@ -31,9 +37,10 @@ KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 class Connections:
     """Who is connected, and how much memory requests in arrival take; the limits on both."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self.node = node
         self.loop = loop
+        self.turns = turns
         self.open: dict[BrokerProtocol, None] = {}
         self.by_host: Counter[str] = Counter()
         self.receiving_bytes = 0
@@ -111,8 +118,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_connections",
         "_end",
         "_frame_since",
+        "_held",
         "_host",
         "_is_paused",
+        "_is_waiting",
         "_last_activity",
         "_listener",
         "_loop",
@@ -120,6 +129,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_stalled_since",
         "_start",
         "_transport",
+        "_turns",
         "_unread_bytes",
         "_view",
     )
@@ -127,6 +137,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def __init__(self, connections: Connections, listener: str) -> None:
         self._connections = connections
         self._node = connections.node
+        self._turns = connections.turns
         self._loop = connections.loop
         self._listener = listener
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -134,6 +145,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._start = 0
         self._end = 0
         self._is_paused = False
+        self._is_waiting = False
+        self._held: list[Buffer] = []
         self._frame_since: float | None = None
         self._stalled_since: float | None = None
         self._unread_bytes = 0
@@ -167,9 +180,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         secured = transport.get_extra_info("ssl_object")
         certificate = None if secured is None else secured.getpeercert(binary_form=True)
         try:
-            self._connection = self._node.connect(
-                self._host, self._listener, transport.writelines, self.close, certificate
-            )
+            self._connection = self._node.connect(self._host, self._listener, self._write, self.close, certificate)
         except PermissionError as error:
             self._connections.open.pop(self)
             self._connections.left(self._host)
@@ -195,7 +206,46 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._connections.busy_poll.arrived()
         self._end += count
         self._last_activity = self._loop.time()
-        self._process()
+        if self._turns.is_alone(self) or self._end == len(self._buffer):
+            self._process()
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._turns.wait(self, ends_transaction=self._ends_transaction())
+
+    def _ends_transaction(self) -> bool:
+        """Whether the next request is EndTxn, as far as it is there."""
+        at = self._start + 4
+        return self._end > at + 1 and not self._view[at] and self._view[at + 1] == ApiKey.END_TXN
+
+    def serve(self) -> None:
+        self._is_waiting = False
+        try:
+            self._process()
+        except Exception as error:
+            # As the loop treats a callback of its own that fails: told, and the end of this connection alone.
+            self._loop.call_exception_handler({"message": "a connection's turn failed", "exception": error})
+            self.abort()
+
+    def _write(self, parts: list[Buffer]) -> None:
+        held = self._held
+        if (
+            self._turns.holds_answers
+            and len(parts) == 1
+            and len(parts[0]) <= HELD_ANSWER_BYTES_MAX
+            and len(held) < HELD_ANSWERS_MAX
+        ):
+            if not held:
+                self._turns.hold(self)
+            held += parts
+        else:
+            assert self._transport is not None
+            self._held = []
+            self._transport.writelines([*held, *parts] if held else parts)
+
+    def send(self) -> None:
+        held, self._held = self._held, []
+        if held and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(held)
 
     def eof_received(self) -> bool:
         return False
@@ -330,6 +380,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             return
         if connection is not None:
             connection.flush()
+            self.send()
             self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
             connection.is_closed = True
         # What was already answered still goes out, but nobody waits for it for long.

@@ -25,8 +25,9 @@ class SimulatedTimer:
 
 
 class SimulatedScheduler:
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, quiet_after_ms: int = 0) -> None:
         self.clock = clock
+        self._quiet_after_ms = quiet_after_ms
         self._soon: deque[SimulatedTimer] = deque()
         self._later: list[tuple[int, int, SimulatedTimer]] = []
         self._count = 0
@@ -41,6 +42,11 @@ class SimulatedScheduler:
         self._count += 1
         heapq.heappush(self._later, (self.clock.monotonic_ms() + max(delay_ms, 0), self._count, timer))
         return timer
+
+    def call_when_quiet(self, callback: Callback, /) -> SimulatedTimer:
+        if self._quiet_after_ms:
+            return self.call_later(self._quiet_after_ms, callback)
+        return self.call_soon(callback)
 
     def run_ready(self) -> None:
         """Everything that is due now; time does not pass."""
@@ -92,6 +98,9 @@ class ProcessScheduler:
 
     def call_later(self, delay_ms: int, callback: Callback, /) -> SimulatedTimer:
         return self._timer(lambda run: self._scheduler.call_later(delay_ms, run), callback)
+
+    def call_when_quiet(self, callback: Callback, /) -> SimulatedTimer:
+        return self._timer(self._scheduler.call_when_quiet, callback)
 
     def resume(self) -> None:
         self.is_paused = False

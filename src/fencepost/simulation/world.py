@@ -66,6 +66,9 @@ class _Trap(NamedTuple):
     steps: int | None
 
 
+QUIET_AFTER_MAX_MS = 3
+
+
 class _Machine(SimulatedNode):
     on_boot: Callable[[Node], None]
 
@@ -83,7 +86,8 @@ class World:
         self.kinds = kinds
         self.source = random.Random(f"{seed}/world")
         self.disk = FragileDisk()
-        self.scheduler = SimulatedScheduler(VirtualClock())
+        quiet_after_ms = random.Random(f"{seed}/quiet").randrange(QUIET_AFTER_MAX_MS + 1)
+        self.scheduler = SimulatedScheduler(VirtualClock(), quiet_after_ms)
         self.trace = Trace(self.scheduler.clock, keeps_lines=keeps_lines)
         self.machine = _Machine(SETTINGS, seed=seed, disk=self.disk, scheduler=self.scheduler)
         self.machine.on_boot = self._booting

@@ -367,7 +367,7 @@ def control_batch(
     )
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=128)
 def _marker_content(
     kind: ControlType, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
 ) -> tuple[int, bytes]:

@@ -6,10 +6,12 @@ from typing import Any, cast
 
 from fencepost.broker.events import ConnectionClosed
 from fencepost.shell.server import BrokerProtocol, Connections
+from fencepost.shell.turns import Turns
 from fencepost.simulation.node import LISTENER, SimulatedNode
 from fencepost.simulation.scheduler import SimulatedTimer
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import request_frame
+from fencepost.wire.messages import ApiVersionsRequest
 from tests.durability.scene import SMALL, Client
 
 TOPIC = "purchases"
@@ -121,7 +123,8 @@ class Scene:
         assert self.helper.create_topic(TOPIC) == 0
         for _ in range(4):
             assert self.helper.produce(TOPIC, bytes(RECORD_BYTES)).error_code == 0
-        self.connections = Connections(self.machine.node, cast(Any, VirtualLoop(self.machine)))
+        loop = cast(Any, VirtualLoop(self.machine))
+        self.connections = Connections(self.machine.node, loop, Turns(loop))
         self.connections.start()
         self.socket = SlowSocket(self.machine, self.connections)
 
@@ -176,7 +179,28 @@ def test_a_slow_reader_holds_up_no_other() -> None:
         scene.fetch()
     other = SlowSocket(scene.machine, scene.connections)
     other.send(ApiKey.FETCH, 12, scene.helper.fetch_request(TOPIC, {0: 0}))
+    scene.machine.scheduler.run_ready()
     assert frames_in(other.unread) == [1]
+
+
+def test_answers_that_are_held_back_for_a_turn_stay_in_order_with_those_that_are_not() -> None:
+    scene = Scene()
+    scene.fetch()
+    other = SlowSocket(scene.machine, scene.connections)
+    sent = bytearray()
+    for number in range(1, 60):
+        if number % 25:
+            versions = ApiVersionsRequest(client_software_name="other", client_software_version="1")
+            sent += b"".join(request_frame(ApiKey.API_VERSIONS, 3, number, "other", versions))
+        else:
+            request = scene.helper.fetch_request(TOPIC, {0: 0})
+            sent += b"".join(request_frame(ApiKey.FETCH, 12, number, "other", request))
+    other.send_bytes(bytes(sent))
+    received = bytearray()
+    for _ in range(100):
+        scene.machine.scheduler.run_ready()
+        received += other.read(BUFFER_BYTES)
+    assert frames_in(received) == list(range(1, 60))
 
 
 def test_requests_go_on_when_the_reader_has_caught_up() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.handlers.routing import caller_of, routed, routed_or_dropped
-from fencepost.broker.markers import write_marker
+from fencepost.broker.markers import write_markers
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
@@ -147,7 +147,7 @@ def write_txn_markers(
                     continue
                 left += 1
                 written = lambda _, error, answer=answer: one_written(answer, error)  # noqa: E731
-                write_marker(node, order, (topic.name, index), now_ms, written)
+                write_markers(node, (topic.name, index), [(order, written)], now_ms)
     one_written(None, ErrorCode.NONE)
     return reply
 

@@ -60,11 +60,10 @@ class TransactionCoordinator:
         coordinator_epoch: Callable[[int], int],
         transaction_version: Callable[[], int],
         deadline_moved: Callable[[], None] = lambda: None,
-        call_soon: Callable[[Callable[[], None]], object] = lambda callback: callback(),
     ) -> None:
         """`next_producer_id` may raise KafkaError. `group_partition` is the partition of __consumer_offsets of a group,
         `coordinator_epoch` the leader epoch of a partition of __transaction_state, `transaction_version` the finalized
-        feature level, `call_soon` runs what nobody waits for once the answers of this turn are out."""
+        feature level."""
         self.partition_count = config.transaction_state_log_num_partitions
         """Partitions of __transaction_state; the broker corrects it if the topic was created with another number."""
         self.runtime: TransactionRuntime = CoordinatorRuntime(
@@ -89,7 +88,6 @@ class TransactionCoordinator:
             topics,
             send_markers,
             coordinator_epoch,
-            call_soon,
             ghost_protection=config.transaction_ghost_protection_enable,
         )
         self._sweep = Sweep(config, self._ledger, transaction_version)

@@ -92,7 +92,6 @@ class Ledger:
         topics: Topics,
         send_markers: SendMarkers,
         coordinator_epoch: Callable[[int], int],
-        call_soon: Callable[[Callable[[], None]], object],
         *,
         ghost_protection: bool,
     ) -> None:
@@ -104,9 +103,7 @@ class Ledger:
         self._topics = topics
         self._send_markers = send_markers
         self._coordinator_epoch = coordinator_epoch
-        self._call_soon = call_soon
         self._ghost_protection = ghost_protection
-        self._decided: list[TransactionMetadata] = []
         self.when_idle: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
         self.when_applied: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
 
@@ -149,7 +146,7 @@ class Ledger:
                 self._begin_completion(metadata)
             done(error, now)
             if error is ErrorCode.NONE and not metadata.is_abandoned:
-                self._complete_soon(metadata)
+                self._order_markers(metadata, now)
 
         self._write_begun(metadata, target, prepared, now)
 
@@ -190,19 +187,6 @@ class Ledger:
     def _begin_completion(self, metadata: TransactionMetadata) -> None:
         metadata.begin(COMPLETED_BY[metadata.record.state])
         metadata.awaiting_markers = set(metadata.record.partitions)
-
-    def _complete_soon(self, metadata: TransactionMetadata) -> None:
-        """Nobody waits for the markers: the answers to everything decided in this turn leave before them."""
-        self._decided.append(metadata)
-        if len(self._decided) == 1:
-            self._call_soon(self._complete_decided)
-
-    def _complete_decided(self) -> None:
-        decided, self._decided = self._decided, []
-        now = self._now()
-        for metadata in decided:
-            if not metadata.is_abandoned:
-                self._order_markers(metadata, now)
 
     def _order_markers(self, metadata: TransactionMetadata, now: Now) -> None:
         if not metadata.awaiting_markers:

@@ -1,0 +1,94 @@
+"""Whose requests are served next, when several connections have some, and what is done when none has.
+
+A connection that is alone is served as its bytes arrive. With several, what one look at the sockets brings is gathered
+and served in short turns, with another look between two of them: first whoever ends a transaction, because what is
+begun holds others up until it is over, then the rest in the order of arrival. The answers of a turn leave together: a
+client that wakes up in the middle of it would take the processor away from those that still wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Protocol
+
+TURN_NS = 200_000
+QUIET_WAIT_NS = 2_000_000
+"""So long, at most, what waits for a quiet moment waits for it."""
+
+
+class Served(Protocol):
+    """A connection, as far as its turn is concerned."""
+
+    def serve(self) -> None:
+        """Hand over every whole request that may start now. Does not raise."""
+
+    def send(self) -> None:
+        """Write the answers that were held back."""
+
+
+class Turns:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ending: deque[Served] = deque()
+        self._waiting: deque[Served] = deque()
+        self._held: list[Served] = []
+        self._when_quiet: list[Callable[[], None]] = []
+        self._quiet_due_ns = 0
+        self._newest: Served | None = None
+        self._is_scheduled = False
+        self.holds_answers = False
+        """Whether answers wait for the end of the turn."""
+
+    def is_alone(self, connection: Served) -> bool:
+        """Whether nobody else has sent anything since this connection did."""
+        newest, self._newest = self._newest, connection
+        return (newest is connection or newest is None) and not self._is_scheduled
+
+    def wait(self, connection: Served, *, ends_transaction: bool) -> None:
+        (self._ending if ends_transaction else self._waiting).append(connection)
+        self._schedule()
+
+    def hold(self, connection: Served) -> None:
+        """This connection has answers that leave with the turn's."""
+        self._held.append(connection)
+
+    def call_when_quiet(self, callback: Callable[[], None]) -> None:
+        """Run when no request waits, and soon anyway."""
+        if not self._when_quiet:
+            self._quiet_due_ns = perf_counter_ns() + QUIET_WAIT_NS
+        self._when_quiet.append(callback)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        ending, waiting = self._ending, self._waiting
+        self.holds_answers = True
+        # What arrives meanwhile waits for the next turn: ends of transactions do not starve the rest.
+        for _ in range(len(ending)):
+            ending.popleft().serve()
+        self._send()
+        end_ns = perf_counter_ns() + TURN_NS
+        while waiting:
+            waiting.popleft().serve()
+            if perf_counter_ns() >= end_ns:
+                break
+        self._send()
+        self.holds_answers = False
+        is_quiet = not (ending or waiting)
+        if not is_quiet:
+            self._schedule()
+        if self._when_quiet and (is_quiet or perf_counter_ns() >= self._quiet_due_ns):
+            for callback in self._when_quiet:
+                self._loop.call_soon(callback)
+            self._when_quiet.clear()
+
+    def _send(self) -> None:
+        held, self._held = self._held, []
+        for connection in held:
+            connection.send()

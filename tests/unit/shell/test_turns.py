@@ -1,0 +1,125 @@
+"""Whose turn it is: ends of transactions before the rest, answers together, bulk work when nobody waits."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from fencepost.shell import turns
+from fencepost.shell.turns import QUIET_WAIT_NS, TURN_NS, Turns
+
+
+class Scene:
+    """A loop that turns when told to, and connections that note what happens to them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        monkeypatch.setattr(turns, "perf_counter_ns", lambda: self.now_ns)
+        self._soon: deque[Callable[[], None]] = deque()
+        self.turns = Turns(cast(Any, self))
+        self.happened: list[str] = []
+        self.while_serving: dict[str, Callable[[], None]] = {}
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def turn_once(self) -> list[str]:
+        """One turn of the loop; what happened in it."""
+        self.happened.clear()
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+        return self.happened
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._soon
+
+    def arrives(self, name: str, *, ends: bool = False) -> None:
+        self.turns.wait(FakeConnection(name, self), ends_transaction=ends)
+
+
+class FakeConnection:
+    def __init__(self, name: str, scene: Scene) -> None:
+        self._name = name
+        self._scene = scene
+
+    def serve(self) -> None:
+        assert self._scene.turns.holds_answers
+        self._scene.happened.append(f"serve {self._name}")
+        self._scene.while_serving.get(self._name, lambda: None)()
+        self._scene.turns.hold(self)
+
+    def send(self) -> None:
+        self._scene.happened.append(f"answer {self._name}")
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
+
+
+def test_ends_of_transactions_come_first_and_are_answered_before_the_rest_is_served(scene: Scene) -> None:
+    scene.arrives("a")
+    scene.arrives("b", ends=True)
+    scene.arrives("c")
+    assert scene.turn_once() == ["serve b", "answer b", "serve a", "serve c", "answer a", "answer c"]
+    assert scene.is_idle
+    assert not scene.turns.holds_answers
+
+
+def test_a_long_turn_ends_so_that_new_ends_of_transactions_are_seen(scene: Scene) -> None:
+    scene.while_serving["a"] = lambda: setattr(scene, "now_ns", scene.now_ns + TURN_NS)
+    for name in "ab":
+        scene.arrives(name)
+    assert scene.turn_once() == ["serve a", "answer a"]
+    scene.arrives("c", ends=True)
+    assert scene.turn_once() == ["serve c", "answer c", "serve b", "answer b"]
+
+
+def test_ends_of_transactions_do_not_starve_the_rest(scene: Scene) -> None:
+    scene.while_serving["end"] = lambda: scene.arrives("end", ends=True)
+    scene.arrives("end", ends=True)
+    scene.arrives("other")
+    assert scene.turn_once() == ["serve end", "answer end", "serve other", "answer other"]
+
+
+def test_bulk_work_waits_until_nobody_else_does(scene: Scene) -> None:
+    scene.while_serving["a"] = lambda: setattr(scene, "now_ns", scene.now_ns + TURN_NS)
+    scene.arrives("a")
+    scene.arrives("b")
+    scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
+    assert scene.turn_once() == ["serve a", "answer a"]
+    assert scene.turn_once() == ["serve b", "answer b"]
+    assert scene.turn_once() == ["bulk"]
+    assert scene.is_idle
+
+
+def test_bulk_work_does_not_wait_for_ever(scene: Scene) -> None:
+    scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
+
+    def busy() -> None:
+        scene.now_ns += QUIET_WAIT_NS
+        scene.arrives("busy")
+
+    scene.while_serving["busy"] = busy
+    scene.arrives("busy")
+    happened = [line for _ in range(3) for line in scene.turn_once()]
+    assert "bulk" in happened
+
+
+def test_bulk_work_runs_at_once_on_an_idle_broker(scene: Scene) -> None:
+    scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
+    assert scene.turn_once() == []
+    assert scene.turn_once() == ["bulk"]
+    assert scene.is_idle
+
+
+def test_a_connection_is_alone_until_another_one_sends(scene: Scene) -> None:
+    one, other = FakeConnection("one", scene), FakeConnection("other", scene)
+    assert scene.turns.is_alone(one)
+    assert scene.turns.is_alone(one)
+    assert not scene.turns.is_alone(other)
+    assert not scene.turns.is_alone(one)
+    scene.turns.wait(one, ends_transaction=False)
+    assert not scene.turns.is_alone(one), "it would overtake what waits already"
