@@ -14,6 +14,7 @@ from bench import (
     dashboard,
     lifecycle,
     load,
+    machine,
     report,
     requests,
     scale,
@@ -28,6 +29,10 @@ from bench.subjects import Launcher
 
 PAIRS_FULL, PAIRS_QUICK = 7, 2
 TABLE_COLUMNS = 180
+SLOW_PYTHON = (
+    "this Python was built without --enable-optimizations (pyenv's default) and takes up to half as long again as those of "
+    "distributions: for figures that count, begin with `make clean setup PYTHON=/usr/bin/python3`"
+)
 
 
 def all_experiments() -> list[Experiment]:
@@ -67,6 +72,8 @@ def main() -> int:
     pairs = options.pairs or (PAIRS_QUICK if options.quick else PAIRS_FULL)
     if load.native() is None:
         say("no C compiler: librdkafka is driven from Python, which is the bottleneck in many rows")
+    if machine.has_slow_python():
+        say(SLOW_PYTHON)
     # An installed package has its bytecode cached; with this set every start would compile the sources again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A run that is told to end takes its brokers with it.

@@ -86,3 +86,11 @@ class Experiment(ABC):
     def finish(self, context: Context, subjects: Sequence[Subject]) -> None:
         """Removes what `prepare` left on the brokers."""
         return None
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def seconds_of_sample(context: Context) -> float:
+    return 0.5 if context.quick else 0.8

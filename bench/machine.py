@@ -1,6 +1,7 @@
-"""What the kernel says about a process: CPU time and memory, of it and its children. Linux only."""
+"""What the kernel says about a process: CPU time and memory, of it and its children (Linux only); how Python was built."""
 
 import os
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,3 +50,8 @@ def busy_seconds() -> float:
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     user, nice, system, _idle, _iowait, interrupts, soft_interrupts = (int(field) for field in fields[:7])
     return (user + nice + system + interrupts + soft_interrupts) / TICKS_PER_SECOND
+
+
+def has_slow_python() -> bool:
+    """Whether this Python was compiled without profile-guided optimisation, as pyenv does unless told otherwise."""
+    return "--enable-optimizations" not in (sysconfig.get_config_var("CONFIG_ARGS") or "")

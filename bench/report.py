@@ -16,6 +16,7 @@ from rich.table import Table
 from tests.peers.build import BUILD
 
 from bench.load import native
+from bench.machine import has_slow_python
 from bench.runner import Outcome, Row
 
 FOREIGN_CORES_NOTED = 0.15
@@ -99,7 +100,7 @@ def environment() -> dict[str, Any]:
             **versions,
             "apache-kafka": _first(r"kafka-clients-([0-9.]+)\.jar", jars),
             "java": _first(r'version "([^"]+)"', java),
-            "python": platform.python_version(),
+            "python": platform.python_version() + " without optimisations" * has_slow_python(),
             "kernel": platform.release(),
         },
         "machine": {"cores": os.cpu_count(), "processor": processor, "memory_gb": round(memory / 1e6, 1)},

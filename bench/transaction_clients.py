@@ -55,7 +55,7 @@ class Interval:
 
 
 @cache
-def _program() -> str:
+def program() -> str:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise LoadFailed("transaction rows need a C compiler")
@@ -70,7 +70,7 @@ def _program() -> str:
 def _run(arguments: Sequence[str]) -> dict[str, float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [_program(), *arguments], capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS, cwd=BENCH.parent
+        [program(), *arguments], capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS, cwd=BENCH.parent
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:

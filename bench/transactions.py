@@ -4,13 +4,10 @@ A row's name says what its answers wait for: the page cache (flush=os, and Apach
 (flush=group, and flush.messages=1 on the topic and on Apache Kafka's __transaction_state).
 """
 
-import os
 from collections.abc import Callable, Sequence
-from typing import Self
 
-from tests.peers.broker_process import BrokerProcess
-
-from bench.experiment import Context, Experiment, Metric, Sample
+from bench import transaction_mock
+from bench.experiment import Context, Experiment, Metric, Sample, plural, seconds_of_sample
 from bench.load import LoadFailed
 from bench.subjects import Subject
 from bench.throughput import FIXED
@@ -28,14 +25,6 @@ RATE_PAIRS_MAX = 3
 FIRST_WARM_SECONDS = 5.0
 TRANSACTION_STATE = "__transaction_state"
 FLUSH_NAMES = {"page cache": "flush=os", "sync": "flush=group against flush.messages=1"}
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def seconds_of_sample(context: Context) -> float:
-    return 0.5 if context.quick else 0.8
 
 
 class TransactionRate(Experiment):
@@ -124,67 +113,6 @@ class TransactionRate(Experiment):
                 connection.delete_topics([self._topic])
 
 
-class MockCluster(BrokerProcess):
-    """librdkafka's own mock broker, inside the client: the most a client of it can get out of any broker."""
-
-    name = "librdkafka-mock"
-
-    def start(self) -> Self:
-        self.bootstrap_servers = "127.0.0.1:1"  # never used: the mock puts its own address in place
-        return self
-
-    @property
-    def pid(self) -> int:
-        return os.getpid()
-
-
-class SingleProducerAgainstMock(Experiment):
-    """One librdkafka producer mostly waits for its own timers; its mock shows how long."""
-
-    pair = None
-    pairs_max = RATE_PAIRS_MAX
-    name = "transactions, librdkafka, 1 record, 1 id, 1 partition, flush=os, against its in-memory mock"
-    metrics = (
-        Metric("rate", "transactions/s", ratio_target=0.9),
-        Metric("commit p50", "us", lower_is_better=True),
-        Metric("commit p99", "us", lower_is_better=True),
-    )
-
-    def __init__(self) -> None:
-        self._topic = ""
-        self._mock: Subject | None = None
-
-    def subjects(self, context: Context) -> tuple[Subject, Subject]:
-        self._mock = Subject("librdkafka mock", MockCluster())
-        return context.launcher.fencepost("os"), self._mock
-
-    def prepare(self, context: Context, subjects: Sequence[Subject]) -> None:
-        self._topic = context.topic_name()
-        with subjects[0].connect() as connection:
-            connection.create_topic(self._topic, 1, {})
-        for subject in subjects:
-            self.sample(context, subject)
-
-    def sample(self, context: Context, subject: Subject) -> Sample:
-        settings = ["test.mock.num.brokers=1"] if subject is self._mock else []
-        done = LibrdkafkaTransactions().run(
-            subject.bootstrap,
-            self._topic,
-            1,
-            ids=1,
-            records=1,
-            size=VALUE_BYTES,
-            seconds=seconds_of_sample(context),
-            settings=settings,
-        )
-        values = {
-            "rate": done.transactions / done.seconds,
-            "commit p50": done.commit_p50_us,
-            "commit p99": done.commit_p99_us,
-        }
-        return Sample(values, seconds=done.seconds)
-
-
 class CommitInterval(Experiment):
     """What transactions cost: one librdkafka producer of 1 KiB records that commits every so often."""
 
@@ -238,7 +166,7 @@ class CommitInterval(Experiment):
 
 
 def experiments() -> list[Experiment]:
-    rows: list[Experiment] = [SingleProducerAgainstMock()]
+    rows: list[Experiment] = list(transaction_mock.experiments())
     for client in ("raw calls", "librdkafka", "Java"):
         of_client = [
             TransactionRate(client, records, ids, partitions)

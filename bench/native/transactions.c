@@ -579,9 +579,30 @@ static int run_interval(int count, char **argument) {
     _exit(0);
 }
 
+/* librdkafka's own mock broker with one topic, for as long as this process lives: mock LIBRDKAFKA TOPIC PARTITIONS */
+static int run_mock(int count, char **argument) {
+    if (count != 3) fail("usage", "mock LIBRDKAFKA TOPIC PARTITIONS");
+    open_librdkafka(argument[0]);
+    void *library = dlopen(argument[0], RTLD_NOW);
+    void *(*cluster_new)(rd_kafka_t *, int) = symbol(library, "rd_kafka_mock_cluster_new");
+    int (*topic_create)(void *, const char *, int, int) = symbol(library, "rd_kafka_mock_topic_create");
+    const char *(*bootstraps)(void *) = symbol(library, "rd_kafka_mock_cluster_bootstraps");
+    char error[512];
+    rd_kafka_t *kafka = kafka_new(PRODUCER, conf_new(), error, sizeof error);
+    if (!kafka) fail("mock", error);
+    void *cluster = cluster_new(kafka, 1);
+    if (!cluster) fail("mock", "no cluster");
+    int refused = topic_create(cluster, argument[1], atoi(argument[2]), 1);
+    if (refused) fail("mock", err2str(refused));
+    printf("listening on %s\n", bootstraps(cluster));
+    fflush(stdout);
+    for (;;) pause();
+}
+
 int main(int count, char **argument) {
     if (count > 2 && !strcmp(argument[1], "raw")) return run_raw(count - 2, argument + 2);
     if (count > 2 && !strcmp(argument[1], "librdkafka")) return run_librdkafka(count - 2, argument + 2);
     if (count > 2 && !strcmp(argument[1], "interval")) return run_interval(count - 2, argument + 2);
-    fail("usage", "transactions raw|librdkafka|interval ...");
+    if (count > 2 && !strcmp(argument[1], "mock")) return run_mock(count - 2, argument + 2);
+    fail("usage", "transactions raw|librdkafka|interval|mock ...");
 }

@@ -1,9 +1,9 @@
 """Whose requests are served next, when several connections have some, and what is done when none has.
 
-A connection that is alone is served as its bytes arrive. With several, what one look at the sockets brings is gathered
-and served in short turns, with another look between two of them: first whoever ends a transaction, because what is
-begun holds others up until it is over, then the rest in the order of arrival. The answers of a turn leave together: a
-client that wakes up in the middle of it would take the processor away from those that still wait.
+Whoever comes first is served at once, so one client alone never waits. What else the same look at the sockets brings is
+gathered and served in short turns, with another look between two of them: first whoever ends a transaction, because
+what is begun holds others up until it is over, then the rest in the order of arrival. The answers of a turn leave
+together: a client that wakes up in the middle of it would take the processor away from those that still wait.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import Protocol
 
 TURN_NS = 200_000
-QUIET_WAIT_NS = 2_000_000
+QUIET_WAIT_NS = 5_000_000
 """So long, at most, what waits for a quiet moment waits for it."""
 
 
@@ -35,15 +35,18 @@ class Turns:
         self._held: list[Served] = []
         self._when_quiet: list[Callable[[], None]] = []
         self._quiet_due_ns = 0
-        self._newest: Served | None = None
         self._is_scheduled = False
         self.holds_answers = False
         """Whether answers wait for the end of the turn."""
+        self.is_crowded = False
+        """Whether more than one connection had something to be served when this turn began."""
 
-    def is_alone(self, connection: Served) -> bool:
-        """Whether nobody else has sent anything since this connection did."""
-        newest, self._newest = self._newest, connection
-        return (newest is connection or newest is None) and not self._is_scheduled
+    def is_first(self) -> bool:
+        """Whether whoever asks is the first to be served since the last look at the sockets."""
+        if self._is_scheduled:
+            return False
+        self._schedule()
+        return True
 
     def wait(self, connection: Served, *, ends_transaction: bool) -> None:
         (self._ending if ends_transaction else self._waiting).append(connection)
@@ -68,7 +71,20 @@ class Turns:
     def _turn(self) -> None:
         self._is_scheduled = False
         ending, waiting = self._ending, self._waiting
+        if ending or waiting:
+            self._serve_some()
+        is_quiet = not (ending or waiting)
+        if not is_quiet:
+            self._schedule()
+        if self._when_quiet and (is_quiet or perf_counter_ns() >= self._quiet_due_ns):
+            callbacks, self._when_quiet = self._when_quiet, []
+            for callback in callbacks:
+                callback()
+
+    def _serve_some(self) -> None:
+        ending, waiting = self._ending, self._waiting
         self.holds_answers = True
+        self.is_crowded = len(ending) + len(waiting) > 1
         # What arrives meanwhile waits for the next turn: ends of transactions do not starve the rest.
         for _ in range(len(ending)):
             ending.popleft().serve()
@@ -79,14 +95,7 @@ class Turns:
             if perf_counter_ns() >= end_ns:
                 break
         self._send()
-        self.holds_answers = False
-        is_quiet = not (ending or waiting)
-        if not is_quiet:
-            self._schedule()
-        if self._when_quiet and (is_quiet or perf_counter_ns() >= self._quiet_due_ns):
-            for callback in self._when_quiet:
-                self._loop.call_soon(callback)
-            self._when_quiet.clear()
+        self.holds_answers = self.is_crowded = False
 
     def _send(self) -> None:
         held, self._held = self._held, []

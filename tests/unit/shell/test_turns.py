@@ -90,8 +90,7 @@ def test_bulk_work_waits_until_nobody_else_does(scene: Scene) -> None:
     scene.arrives("b")
     scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
     assert scene.turn_once() == ["serve a", "answer a"]
-    assert scene.turn_once() == ["serve b", "answer b"]
-    assert scene.turn_once() == ["bulk"]
+    assert scene.turn_once() == ["serve b", "answer b", "bulk"]
     assert scene.is_idle
 
 
@@ -110,16 +109,21 @@ def test_bulk_work_does_not_wait_for_ever(scene: Scene) -> None:
 
 def test_bulk_work_runs_at_once_on_an_idle_broker(scene: Scene) -> None:
     scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
-    assert scene.turn_once() == []
     assert scene.turn_once() == ["bulk"]
     assert scene.is_idle
 
 
-def test_a_connection_is_alone_until_another_one_sends(scene: Scene) -> None:
-    one, other = FakeConnection("one", scene), FakeConnection("other", scene)
-    assert scene.turns.is_alone(one)
-    assert scene.turns.is_alone(one)
-    assert not scene.turns.is_alone(other)
-    assert not scene.turns.is_alone(one)
-    scene.turns.wait(one, ends_transaction=False)
-    assert not scene.turns.is_alone(one), "it would overtake what waits already"
+def test_the_first_to_come_is_served_at_once_and_the_rest_of_that_look_waits(scene: Scene) -> None:
+    assert scene.turns.is_first()
+    assert not scene.turns.is_first()
+    scene.arrives("second")
+    assert scene.turn_once() == ["serve second", "answer second"]
+    assert scene.turns.is_first()
+
+
+def test_nobody_overtakes_those_who_wait(scene: Scene) -> None:
+    scene.while_serving["a"] = lambda: setattr(scene, "now_ns", scene.now_ns + TURN_NS)
+    scene.arrives("a")
+    scene.arrives("b")
+    scene.turn_once()
+    assert not scene.turns.is_first()
