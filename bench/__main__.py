@@ -30,8 +30,8 @@ from bench.subjects import Launcher
 PAIRS_FULL, PAIRS_QUICK = 7, 2
 TABLE_COLUMNS = 180
 SLOW_PYTHON = (
-    "this Python was built without --enable-optimizations (pyenv's default) and takes up to half as long again as those of "
-    "distributions: for figures that count, begin with `make clean setup PYTHON=/usr/bin/python3`"
+    "this Python was built without --enable-optimizations (pyenv's default) and takes up to half as long again as "
+    "those of distributions; for figures that count: rm -rf .venv; make bench PYTHON=/usr/bin/python3"
 )
 
 

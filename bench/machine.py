@@ -1,4 +1,4 @@
-"""What the kernel says about a process: CPU time and memory, of it and its children (Linux only); how Python was built."""
+"""What the kernel says about a process, its CPU time and memory (Linux only), and how this Python was built."""
 
 import os
 import sysconfig
