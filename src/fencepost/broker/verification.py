@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 
 
+def is_verified(node: "Node", *, adds: bool) -> bool:
+    """Whether the coordinator is asked at all. Who relies on it to add partitions has no other way."""
+    return adds or node.config.transaction_partition_verification_enable
+
+
 def begin_verification(
     node: "Node", partition: Partition, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
 ) -> VerificationGuard | None:
     """The guard to append with after the coordinator has agreed; None if there is nothing to ask."""
-    if not adds and not node.config.transaction_partition_verification_enable:
+    if not is_verified(node, adds=adds):
         return None
     return partition.log.producers.maybe_start_verification(
         producer_id, sequence, producer_epoch, adds, node.clock.wall_ms()

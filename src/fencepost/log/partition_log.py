@@ -38,7 +38,6 @@ from fencepost.wire.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_MASK,
-    HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     TIMESTAMP_TYPE_MASK,
@@ -47,6 +46,7 @@ from fencepost.wire.batch import (
     ControlType,
     control_batch,
     iterate_headers,
+    read_header,
     stamp,
     verify_crc,
 )
@@ -57,7 +57,6 @@ _CODEC_MAX = 4
 _STAMP = Struct(">qii")
 __all__ = ["Appended", "LogLimits", "PartitionLog"]
 
-_unpack_header = HEADER.unpack_from
 _pack_stamp = _STAMP.pack_into
 _new_tuple = tuple.__new__
 
@@ -196,9 +195,11 @@ class PartitionLog(LogFiles):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         verification_guard: VerificationGuard | None = None,
+        header: BatchHeader | None = None,
     ) -> Appended:
         """Append one batch, stamping it in place (so it must be writable). KafkaError as Kafka would answer.
 
+        `header` is the batch's own, from whoever has read it already.
         A batch already in the log is answered with its original offsets and `duplicate`; nothing is written.
         """
         if self._failure is not None:
@@ -206,9 +207,10 @@ class PartitionLog(LogFiles):
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         size = len(batch)
-        if size < HEADER_BYTES:
-            refuse_short_batch(size)
-        header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(batch, 0))
+        if header is None:
+            if size < HEADER_BYTES:
+                refuse_short_batch(size)
+            header = read_header(batch)
         (
             base_offset, batch_length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
             producer_id, _, base_sequence, record_count,
