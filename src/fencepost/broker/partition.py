@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
 from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.ports import Buffer
 from fencepost.wire.batch import MARKER_BYTES, BatchHeader, ControlType, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -63,7 +64,7 @@ class Partition:
 
     def append(
         self,
-        batch: memoryview,
+        batch: Buffer,
         origin: Origin,
         now_ms: int,
         verification_guard: VerificationGuard | None = None,
@@ -75,14 +76,7 @@ class Partition:
         """
         if self.failure is not None:
             raise self.failure
-        appended = self.log.append_as_leader(
-            batch,
-            origin=origin,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            verification_guard=verification_guard,
-            header=header,
-        )
+        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin, verification_guard, header)
         if not appended.duplicate:
             self.appended_bytes += len(batch)
             self.durability.appended(self)

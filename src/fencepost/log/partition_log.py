@@ -189,8 +189,7 @@ class PartitionLog(LogFiles):
 
     def append_as_leader(
         self,
-        batch: bytearray | memoryview,
-        *,
+        batch: Buffer,
         leader_epoch: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,

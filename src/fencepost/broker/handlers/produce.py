@@ -5,7 +5,7 @@ Topic ids instead of names from v13; error messages and record errors from v8; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -83,18 +83,33 @@ def _batches(node: Node, call: Call, request: ProduceRequest) -> list[_Batch]:
     """Where each batch goes and what its header says, in the order of the request: read once for all that follows."""
     batches: list[_Batch] = []
     for topic in request.topic_data:
+        partitions, absent = _partitions_of(node, call, topic)
+        count = len(partitions)
         for data in topic.partition_data:
-            partition: Partition | KafkaError
-            try:
-                partition = _partition_of(node, call, topic, data.index)
-            except KafkaError as error:
-                partition = error
+            partition = partitions[data.index] if 0 <= data.index < count else KafkaError(absent)
             records = data.records
             if records is None or len(records) < HEADER_BYTES:
                 batches.append((partition, None))
             else:
                 batches.append((partition, read_header(records)))
     return batches
+
+
+def _partitions_of(
+    node: Node, call: Call, topic: ProduceRequest.TopicProduceData
+) -> tuple[Sequence[Partition | KafkaError], ErrorCode]:
+    """A topic's partitions, or why they cannot be written, and what to say of one that it does not have."""
+    name = topic.name
+    if call.version >= TOPIC_ID_VERSION:
+        found = node.metadata.topics_by_id.get(topic.topic_id)
+        if found is None:
+            return (), ErrorCode.UNKNOWN_TOPIC_ID
+        name = found.name
+    partitions: Sequence[Partition | KafkaError] = node.partitions.get(name, ())
+    if name in INTERNAL_TOPICS:
+        refused = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
+        partitions = [refused] * len(partitions)
+    return partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _append(
@@ -124,8 +139,7 @@ def _append(
                     verdict = verdicts.get(partition.topic_partition)
                     if isinstance(verdict, KafkaError):
                         raise verdict
-                batch = records if type(records) is memoryview else memoryview(records)
-                appended = partition.append(batch, Origin.CLIENT, now_ms, verdict, header)
+                appended = partition.append(records, Origin.CLIENT, now_ms, verdict, header)
             except KafkaError as error:
                 has_error = True
                 # Refused before the log was asked, which therefore says nothing of itself.
@@ -144,16 +158,6 @@ def _append(
             refuse_silently(call)
         return None
     return _when_all_durable(response, waiting) if waiting else response
-
-
-def _partition_of(node: Node, call: Call, topic: ProduceRequest.TopicProduceData, index: int) -> Partition:
-    if call.version >= TOPIC_ID_VERSION:
-        partition = node.partition_by_id(topic.topic_id, index)
-    else:
-        partition = node.partition(topic.name, index)
-    if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
-    return partition
 
 
 def _begin_verification(
@@ -200,7 +204,7 @@ def _produce_verified(
         request.transactional_id,
         header.producer_id,
         header.producer_epoch,
-        list(to_ask),
+        to_ask,
         adds=call.version >= ADDING_VERSION,
     )
     if asked.done:
@@ -229,8 +233,10 @@ def _produce_verified(
 
 
 def _note_refusals(verdicts: Verdicts, errors: Mapping[TopicPartition, ErrorCode], version: int) -> None:
+    if not any(errors.values()):
+        return
     for key, code in errors.items():
-        if code:
+        if code is not ErrorCode.NONE:
             verdicts[key] = KafkaError(_told(code, version), f"the transaction coordinator answered {code.name}")
 
 
