@@ -36,8 +36,6 @@ from fencepost.log.validation import (
 from fencepost.ports import Buffer, Disk
 from fencepost.wire.batch import (
     ATTRIBUTES_POSITION,
-    COMPRESSION_MASK,
-    CONTROL_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     TIMESTAMP_TYPE_MASK,
@@ -52,8 +50,8 @@ from fencepost.wire.batch import (
 )
 from fencepost.wire.errors import ErrorCode, KafkaError
 
-_UNUSUAL_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODEC_MAX = 4
+_USUAL_ATTRIBUTES = frozenset({codec | kind for codec in range(_CODEC_MAX + 1) for kind in (0, TRANSACTIONAL_MASK)})
 _STAMP = Struct(">qii")
 __all__ = ["Appended", "LogLimits", "PartitionLog"]
 
@@ -221,8 +219,7 @@ class PartitionLog(LogFiles):
             or record_count <= 0
             or base_offset
             or size > self._max_message_bytes
-            or attributes & _UNUSUAL_ATTRIBUTES
-            or attributes & COMPRESSION_MASK > _CODEC_MAX
+            or attributes not in _USUAL_ATTRIBUTES
             or (base_sequence < 0 <= producer_id)
         ):
             check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)

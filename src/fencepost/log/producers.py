@@ -127,20 +127,23 @@ class ProducerStateManager:
         self, header: BatchHeader, origin: Origin, verification_guard: VerificationGuard | None = None
     ) -> BatchMetadata | None:
         """None: write it. A value: it was written before, answer with that. KafkaError: refuse it."""
-        # Unpacked at once: on this path every field by its name costs as much as a call.
-        _, _, _, _, _, attributes, _, _, _, producer_id, producer_epoch, base_sequence, _ = header
+        producer_id = header.producer_id
         entry = self._producers.get(producer_id)
-        if entry is not None and entry.next_sequence == base_sequence and entry.producer_epoch == producer_epoch:
-            is_transactional = attributes & TRANSACTIONAL_MASK != 0
+        if (
+            entry is not None
+            and entry.next_sequence == header.base_sequence
+            and entry.producer_epoch == header.producer_epoch
+        ):
+            is_transactional = header.attributes & TRANSACTIONAL_MASK != 0
             verification = self._verifications.get(producer_id)
             if verification is None:
                 if is_transactional == (entry.current_txn_first_offset >= 0):
                     return None
             elif (
                 is_transactional
-                and (entry.batches or base_sequence == 0)
+                and (entry.batches or header.base_sequence == 0)
                 and verification.guard is verification_guard
-                and base_sequence <= verification.lowest_sequence
+                and header.base_sequence <= verification.lowest_sequence
             ):
                 return None
         if producer_id == NO_PRODUCER_ID or origin is Origin.REPLICATION:
@@ -270,20 +273,21 @@ class ProducerStateManager:
     def update(self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Remember a data batch that was written. `timestamp` is its largest, as it stands in the log."""
         self.map_end_offset = last_offset + 1
-        _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, sequence, _ = header
+        producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
-        if entry.producer_epoch != producer_epoch:
+        if entry.producer_epoch != header.producer_epoch:
             entry.batches.clear()
-            entry.producer_epoch = producer_epoch
-        last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + last_offset_delta) & SEQUENCE_MAX
+            entry.producer_epoch = header.producer_epoch
+        sequence = header.base_sequence
+        last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + header.last_offset_delta) & SEQUENCE_MAX
         entry.batches.append((last_sequence, last_offset, last_offset - first_offset, timestamp))
         entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
         entry.last_timestamp = timestamp
-        if attributes & TRANSACTIONAL_MASK:
+        if header.attributes & TRANSACTIONAL_MASK:
             self._verifications.pop(producer_id, None)
             if entry.current_txn_first_offset < 0:
                 entry.current_txn_first_offset = first_offset

@@ -126,26 +126,28 @@ def _append(
     for topic in request.topic_data:
         answers: list[Any] = []
         response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        for data in topic.partition_data:
-            partition, header = next(in_order)
-            verdict: KafkaError | VerificationGuard | None = None
+        for data, (partition, header) in zip(topic.partition_data, in_order, strict=False):
+            asked: Partition | None = None
+            guard: VerificationGuard | None = None
             try:
                 if isinstance(partition, KafkaError):
                     raise partition
+                asked = partition
                 records = data.records
                 if records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
                 if verdicts:
                     verdict = verdicts.get(partition.topic_partition)
                     if isinstance(verdict, KafkaError):
+                        # Refused before the log was asked, which therefore says nothing of itself.
+                        asked = None
                         raise verdict
-                appended = partition.append(records, Origin.CLIENT, now_ms, verdict, header)
+                    guard = verdict
+                appended = partition.append(records, Origin.CLIENT, now_ms, guard, header)
             except KafkaError as error:
                 has_error = True
-                # Refused before the log was asked, which therefore says nothing of itself.
-                is_unasked = error is partition or error is verdict
-                answers.append(refusal(data.index, error, None if is_unasked else partition))
-                _tellrefusal(node, call, topic.name, data.index, header, request.transactional_id, error)
+                answers.append(refusal(data.index, error, asked))
+                _tell_refusal(node, call, topic.name, data.index, header, request.transactional_id, error)
                 continue
             first_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
             answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
@@ -314,7 +316,7 @@ def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceR
     return response
 
 
-def _tellrefusal(
+def _tell_refusal(
     node: Node,
     call: Call,
     topic: str,
