@@ -11,7 +11,8 @@ from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
 from fencepost.log.producers import Marker, Origin, VerificationGuard
-from fencepost.wire.batch import MARKER_BYTES, build_single
+from fencepost.ports import Buffer
+from fencepost.wire.batch import MARKER_BYTES, BatchHeader, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 
@@ -43,11 +44,13 @@ class Partition:
         "leader_epoch",
         "log",
         "topic",
+        "topic_partition",
     )
 
     def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int, durability: Durability) -> None:
         self.topic = topic
         self.index = index
+        self.topic_partition = (topic, index)
         self.log = log
         self.leader_epoch = leader_epoch
         self.failure: KafkaError | None = None
@@ -60,18 +63,20 @@ class Partition:
         log.lead(leader_epoch)
 
     def append(
-        self, batch: memoryview, origin: Origin, now_ms: int, verification_guard: VerificationGuard | None = None
+        self,
+        batch: Buffer,
+        origin: Origin,
+        now_ms: int,
+        verification_guard: VerificationGuard | None = None,
+        header: BatchHeader | None = None,
     ) -> Appended:
-        """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed."""
+        """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed.
+
+        `header` is the batch's own, from whoever has read it already.
+        """
         if self.failure is not None:
             raise self.failure
-        appended = self.log.append_as_leader(
-            batch,
-            origin=origin,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            verification_guard=verification_guard,
-        )
+        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin, verification_guard, header)
         if not appended.duplicate:
             self.appended_bytes += len(batch)
             self.durability.appended(self)

@@ -5,6 +5,7 @@ the log hands out must still be the current one when the batch is appended, so t
 overtaken opens nothing.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 
 
+def is_verified(node: "Node", *, adds: bool) -> bool:
+    """Whether the coordinator is asked at all. Who relies on it to add partitions has no other way."""
+    return adds or node.config.transaction_partition_verification_enable
+
+
 def begin_verification(
     node: "Node", partition: Partition, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
 ) -> VerificationGuard | None:
     """The guard to append with after the coordinator has agreed; None if there is nothing to ask."""
-    if not adds and not node.config.transaction_partition_verification_enable:
+    if not is_verified(node, adds=adds):
         return None
     return partition.log.producers.maybe_start_verification(
         producer_id, sequence, producer_epoch, adds, node.clock.wall_ms()
@@ -37,7 +43,7 @@ def ask_coordinator(
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    partitions: list[TopicPartition],
+    partitions: Iterable[TopicPartition],
     *,
     adds: bool,
 ) -> Promise[dict[TopicPartition, ErrorCode]]:

@@ -36,9 +36,6 @@ from fencepost.log.validation import (
 from fencepost.ports import Buffer, Disk
 from fencepost.wire.batch import (
     ATTRIBUTES_POSITION,
-    COMPRESSION_MASK,
-    CONTROL_MASK,
-    HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MARKER_BYTES,
@@ -48,17 +45,17 @@ from fencepost.wire.batch import (
     ControlType,
     control_batch,
     iterate_headers,
+    read_header,
     stamp,
     verify_crc,
 )
 from fencepost.wire.errors import ErrorCode, KafkaError
 
-_UNUSUAL_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODEC_MAX = 4
+_USUAL_ATTRIBUTES = frozenset({codec | kind for codec in range(_CODEC_MAX + 1) for kind in (0, TRANSACTIONAL_MASK)})
 _STAMP = Struct(">qii")
 __all__ = ["Appended", "LogLimits", "PartitionLog"]
 
-_unpack_header = HEADER.unpack_from
 _pack_stamp = _STAMP.pack_into
 _new_tuple = tuple.__new__
 
@@ -191,15 +188,16 @@ class PartitionLog(LogFiles):
 
     def append_as_leader(
         self,
-        batch: bytearray | memoryview,
-        *,
+        batch: Buffer,
         leader_epoch: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         verification_guard: VerificationGuard | None = None,
+        header: BatchHeader | None = None,
     ) -> Appended:
         """Append one batch, stamping it in place (so it must be writable). KafkaError as Kafka would answer.
 
+        `header` is the batch's own, from whoever has read it already.
         A batch already in the log is answered with its original offsets and `duplicate`; nothing is written.
         """
         if self._failure is not None:
@@ -207,9 +205,10 @@ class PartitionLog(LogFiles):
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         size = len(batch)
-        if size < HEADER_BYTES:
-            refuse_short_batch(size)
-        header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(batch, 0))
+        if header is None:
+            if size < HEADER_BYTES:
+                refuse_short_batch(size)
+            header = read_header(batch)
         (
             base_offset, batch_length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
             producer_id, _, base_sequence, record_count,
@@ -221,8 +220,7 @@ class PartitionLog(LogFiles):
             or record_count <= 0
             or base_offset
             or size > self._max_message_bytes
-            or attributes & _UNUSUAL_ATTRIBUTES
-            or attributes & COMPRESSION_MASK > _CODEC_MAX
+            or attributes not in _USUAL_ATTRIBUTES
             or (base_sequence < 0 <= producer_id)
         ):
             check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)

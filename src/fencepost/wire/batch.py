@@ -6,7 +6,7 @@ epoch lie outside the CRC, so a broker stamps both in place; the attributes and 
 
 import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -52,6 +52,9 @@ DELETE_HORIZON_MASK = 0x40
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
+_unpack_header = HEADER.unpack_from
+# What BatchHeader._make does, without its count of the fields: a header is read for every batch.
+_new_tuple: Callable[..., "BatchHeader"] = tuple.__new__
 # The header in two: up to the CRC, and what the CRC covers.
 _FRONT = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
@@ -134,7 +137,7 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`. Says nothing about the CRC or whether the whole batch is there."""
     try:
-        return BatchHeader._make(HEADER.unpack_from(buffer, position))
+        return _new_tuple(BatchHeader, _unpack_header(buffer, position))
     except struct.error:
         left = len(buffer) - position
         raise MalformedMessage(f"a batch header needs {HEADER_BYTES} bytes, {left} are left") from None

@@ -12,7 +12,13 @@ from fencepost.wire.messages import default_of, message_class, snake_case
 STRING_BYTES_MAX = 32_767
 
 
+_SIMPLE = frozenset({*FIXED, "string", "bytes", "uuid", "records"})
+
+
 class DecoderCompiler(Compiler):
+    variable = "o"
+    """What the struct that is being read is called in the source."""
+
     def compile(self) -> Callable[[Buffer, int, int, list[int]], tuple[Any, int]]:
         self.struct(self.name, message_class(self.name), self.schema["fields"])
         exec("\n".join(self.writer.lines), self.writer.scope)
@@ -22,17 +28,23 @@ class DecoderCompiler(Compiler):
         if name in self.done:
             return
         self.done.add(name)
-        body, tagged, absent = self.split(fields)
+        body, tagged, _ = self.split(fields)
         for field in body + tagged:
             inner = field["type"].removeprefix("[]")
-            if inner not in FIXED and inner not in ("string", "bytes", "uuid", "records"):
+            if inner not in _SIMPLE:
                 self.struct(inner, nested_class(self.name, inner), self.struct_fields(inner, field))
         w = self.writer
         w.scope[f"make_{name}"] = cls
         w.scope[f"new_{name}"] = cls.__new__
         w.line(f"def read_{name}(b, p, e, k):")
         w.depth = 1
-        w.line(f"o = new_{name}(make_{name})")
+        self.fields(name, fields)
+        w.line("return o, p")
+        w.depth = 0
+
+    def fields(self, name: str, fields: list[dict[str, Any]]) -> None:
+        body, tagged, absent = self.split(fields)
+        self.writer.line(f"{self.variable} = new_{name}(make_{name})")
         for field in absent + tagged:
             self.assign_default(field)
         run: list[dict[str, Any]] = []
@@ -46,25 +58,26 @@ class DecoderCompiler(Compiler):
         self.fixed(run)
         if self.flexible:
             self.tags(tagged)
-        w.line("return o, p")
-        w.depth = 0
+
+    def target(self, field: dict[str, Any]) -> str:
+        return f"{self.variable}.{snake_case(field['name'])}"
 
     def assign_default(self, field: dict[str, Any]) -> None:
-        name, default = snake_case(field["name"]), default_of(field)
+        target, default = self.target(field), default_of(field)
         if field["type"].startswith("[]") and default is not None:
-            self.writer.line(f"o.{name} = []")
+            self.writer.line(f"{target} = []")
         elif isinstance(default, int | str | bytes | float) or default is None:
-            self.writer.line(f"o.{name} = {default!r}")
+            self.writer.line(f"{target} = {default!r}")
         else:
             shared = self.writer.constant("default", nested_class(self.name, field["type"]).default_instance())
-            self.writer.line(f"o.{name} = {shared}")
+            self.writer.line(f"{target} = {shared}")
 
     def fixed(self, run: list[dict[str, Any]]) -> None:
         if not run:
             return
         layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
         reader = self.writer.constant("fixed", layout.unpack_from)
-        targets = ", ".join(f"o.{snake_case(field['name'])}" for field in run)
+        targets = ", ".join(map(self.target, run))
         self.writer.line(f"{targets}{',' if len(run) == 1 else ''} = {reader}(b, p); p += {layout.size}")
 
     def length(self, field: dict[str, Any], wide: bool) -> None:
@@ -72,7 +85,11 @@ class DecoderCompiler(Compiler):
         w = self.writer
         if self.flexible:
             w.line("n = b[p]; p += 1")
-            w.line("if n > 127: n, p = uv(b, p - 1)")
+            w.line("if n > 127:")
+            # Two bytes are as usual as one, where there are records.
+            w.line("    t = b[p]")
+            w.line("    if t < 128: n += (t << 7) - 128; p += 1")
+            w.line("    else: n, p = uv(b, p - 1)")
             w.line("n -= 1")
         elif wide:
             w.line("n, = unpack('>i', b, p); p += 4")
@@ -84,7 +101,7 @@ class DecoderCompiler(Compiler):
             w.line(f"if n < 0: fail('null or negative length of {field['name']}')")
 
     def value(self, field: dict[str, Any]) -> None:
-        kind, target = field["type"], f"o.{snake_case(field['name'])}"
+        kind, target = field["type"], self.target(field)
         w = self.writer
         if kind == "uuid":
             w.line("q = p + 16")
@@ -148,7 +165,8 @@ class DecoderCompiler(Compiler):
         w.line("for _ in range(n):")
         w.depth += 1
         if is_struct:
-            w.line(f"v, p = read_{inner}(b, p, e, k); a.append(v)")
+            # In a tag the names of a tag's own reading are taken.
+            self.element(inner, self.struct_fields(inner, field), may_be_in_place="tag" not in field)
         else:
             if inner == "uuid":
                 w.line("q = p + 16")
@@ -158,6 +176,17 @@ class DecoderCompiler(Compiler):
             w.line("if q > e: fail('array element longer than the message')")
             w.line(f"a.append({'str(b[p:q], ' + repr('utf-8') + ')' if inner == 'string' else 'bytes(b[p:q])'}); p = q")
         w.depth -= 1
+
+    def element(self, name: str, fields: list[dict[str, Any]], *, may_be_in_place: bool) -> None:
+        """One struct of an array. One of simple fields is read in place: there may be many, and a call is dear."""
+        body, tagged, _ = self.split(fields)
+        if may_be_in_place and all(field["type"] in _SIMPLE for field in body + tagged):
+            self.variable = "i"
+            self.fields(name, fields)
+            self.variable = "o"
+            self.writer.line("a.append(i)")
+        else:
+            self.writer.line(f"v, p = read_{name}(b, p, e, k); a.append(v)")
 
     def tags(self, tagged: list[dict[str, Any]]) -> None:
         w = self.writer

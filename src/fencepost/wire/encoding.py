@@ -1,4 +1,7 @@
-"""Writers: source of a function that turns a message into pieces of bytes."""
+"""Writers: source of a function that turns a message into pieces of bytes.
+
+A struct in an array may also be bytes: who makes many of them may have encoded each already.
+"""
 
 import struct
 from collections.abc import Callable
@@ -121,7 +124,8 @@ class EncoderCompiler(Compiler):
             pack, names = packer
             w.scope["PackedStructs"] = PackedStructs
             w.line(f"if type(v) is PackedStructs: w({'v.with_empty_tags()' if self.flexible else 'v.data'})")
-            w.line(f"elif v: w(b''.join([{pack}({', '.join('i.' + name for name in names)}) for i in v]))")
+            packed = f"{pack}({', '.join('i.' + name for name in names)})"
+            w.line(f"elif v: w(b''.join([i if type(i) is bytes else {packed} for i in v]))")
             return
         w.line("for i in v:")
         w.depth += 1
@@ -135,7 +139,7 @@ class EncoderCompiler(Compiler):
             self.length("len(i)", wide=True)
             w.line("w(i)")
         else:
-            w.line(f"write_{inner}(i, w)")
+            w.line(f"w(i) if type(i) is bytes else write_{inner}(i, w)")
         w.depth -= 1
 
     def whole_struct(self, inner: str, field: dict[str, Any]) -> tuple[str, list[str]] | None:

@@ -111,6 +111,19 @@ def test_unknown_tagged_fields_are_skipped():
     assert decode(messages.ApiVersionsRequest, 3, tagged).client_software_name == "a"
 
 
+def test_a_tagged_array_must_be_as_long_as_its_tag_says():
+    endpoint = struct.pack(">i", 1) + b"\x02h" + struct.pack(">i", 9092) + b"\0" + b"\x01\x05\x01x"
+    head = b"\x01" + bytes(4)
+    for spare in (0, 1):
+        value = b"\x02" + endpoint + bytes(spare)
+        data = head + b"\x01\0" + bytes([len(value)]) + value
+        if spare:
+            with pytest.raises(MalformedMessage, match="another length"):
+                decode(messages.ProduceResponse, 10, data)
+        else:
+            assert decode(messages.ProduceResponse, 10, data).node_endpoints[0].port == 9092
+
+
 def test_the_worked_transaction_log_example_is_byte_for_byte_kafkas():
     value = messages.TransactionLogValue(
         producer_id=1000,

@@ -5,31 +5,34 @@ Topic ids instead of names from v13; error messages and record errors from v8; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call, Staged
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.events import BatchRefused, DuplicateBatch
+from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse, lost, refusal
 from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import INTERNAL_TOPICS
-from fencepost.broker.verification import TopicPartition, ask_coordinator, begin_verification
+from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
-from fencepost.log.validation import NotOneBatch
-from fencepost.ports import Buffer
 from fencepost.promise import Promise
-from fencepost.wire.batch import HEADER_BYTES, BatchHeader, has_transactional_records, read_header
+from fencepost.wire.batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    has_transactional_records,
+    read_header,
+)
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import ProduceRequest, ProduceResponse
-from fencepost.wire.records import InvalidRecords
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-_TopicResponse = ProduceResponse.TopicProduceResponse
-_PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 _ACKS = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 TOPIC_ID_VERSION = 13
@@ -44,86 +47,114 @@ _COORDINATOR_AWAY = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-_Batch = tuple[ProduceRequest.TopicProduceData, int, BatchHeader]
-"""Its topic, its partition's index and its header."""
-Verdicts = dict[TopicPartition, KafkaError | VerificationGuard | None]
+_Batch = tuple[Partition | KafkaError, BatchHeader | None]
+"""The partition it goes to, or why there is none, and its header if all of that is there."""
+Verdicts = dict[TopicPartition, KafkaError | VerificationGuard]
 """Per partition: refused, or the guard to append with."""
-# Of a partition that refuses, the answer tells the log start, but not with these.
-_ERRORS_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
+_Waiting = tuple[Partition, Appended, list[Any], int]
+"""What was appended, and the place of its answer among those of its topic."""
 
 
 def produce(
     node: Node, call: Call, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
+    batches = _batches(node, call, request)
+    transactional = [
+        (partition, header)
+        for partition, header in batches
+        if header is not None and header.attributes & TRANSACTIONAL_MASK
+    ]
     if request.transactional_id is None:
-        if carries_transactional_records(request):
+        if transactional:
             return refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if request.acks not in _ACKS:
-            return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
-        return _append(node, call, request, {})
-    batches = _transactional_batches(request)
-    if len({header.producer_id for _, _, header in batches}) > 1:
+    elif len({header.producer_id for _, header in transactional}) > 1:
         return refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.acks not in _ACKS:
         return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
-    verdicts, to_ask = _begin_verification(node, call, batches)
+    if not transactional:
+        return _append(node, call, request, batches, {})
+    verdicts, to_ask = _begin_verification(node, call, transactional)
     if to_ask:
-        return _produce_verified(node, call, request, verdicts, to_ask)
-    return _append(node, call, request, verdicts)
+        return _produce_verified(node, call, request, batches, verdicts, to_ask)
+    return _append(node, call, request, batches, verdicts)
+
+
+def _batches(node: Node, call: Call, request: ProduceRequest) -> list[_Batch]:
+    """Where each batch goes and what its header says, in the order of the request: read once for all that follows."""
+    batches: list[_Batch] = []
+    for topic in request.topic_data:
+        partitions, absent = _partitions_of(node, call, topic)
+        count = len(partitions)
+        for data in topic.partition_data:
+            partition = partitions[data.index] if 0 <= data.index < count else KafkaError(absent)
+            records = data.records
+            if records is None or len(records) < HEADER_BYTES:
+                batches.append((partition, None))
+            else:
+                batches.append((partition, read_header(records)))
+    return batches
+
+
+def _partitions_of(
+    node: Node, call: Call, topic: ProduceRequest.TopicProduceData
+) -> tuple[Sequence[Partition | KafkaError], ErrorCode]:
+    """A topic's partitions, or why they cannot be written, and what to say of one that it does not have."""
+    name = topic.name
+    if call.version >= TOPIC_ID_VERSION:
+        found = node.metadata.topics_by_id.get(topic.topic_id)
+        if found is None:
+            return (), ErrorCode.UNKNOWN_TOPIC_ID
+        name = found.name
+    partitions: Sequence[Partition | KafkaError] = node.partitions.get(name, ())
+    if name in INTERNAL_TOPICS:
+        refused = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone")
+        partitions = [refused] * len(partitions)
+    return partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _append(
-    node: Node, call: Call, request: ProduceRequest, verdicts: Verdicts
+    node: Node, call: Call, request: ProduceRequest, batches: list[_Batch], verdicts: Verdicts
 ) -> ProduceResponse | Promise[ProduceResponse] | None:
     """Append every batch that may be; answer when all are as durable as asked."""
     acks = request.acks
-    response = ProduceResponse()
     now_ms = node.clock.wall_ms()
-    waiting: list[tuple[Partition, int, _PartitionResponse]] = []
+    response = ProduceResponse()
+    waiting: list[_Waiting] = []
     has_error = False
+    in_order = iter(batches)
+    pack, rest = ACCEPTED[call.version]
     for topic in request.topic_data:
-        topic_response = _TopicResponse(name=topic.name, topic_id=topic.topic_id)
-        response.responses.append(topic_response)
-        for data in topic.partition_data:
-            answer = _PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
-            topic_response.partition_responses.append(answer)
-            partition: Partition | None = None
+        answers: list[Any] = []
+        response.responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        for data, (partition, header) in zip(topic.partition_data, in_order, strict=False):
+            asked: Partition | None = None
+            guard: VerificationGuard | None = None
             try:
-                partition = _partition_of(node, call, topic, data.index)
-                if data.records is None:
+                if isinstance(partition, KafkaError):
+                    raise partition
+                asked = partition
+                records = data.records
+                if records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-                guard = None
                 if verdicts:
-                    verdict = verdicts.get((partition.topic, partition.index))
+                    verdict = verdicts.get(partition.topic_partition)
                     if isinstance(verdict, KafkaError):
                         # Refused before the log was asked, which therefore says nothing of itself.
-                        partition = None
+                        asked = None
                         raise verdict
                     guard = verdict
-                records = data.records
-                batch = records if type(records) is memoryview else memoryview(records)
-                appended = partition.append(batch, Origin.CLIENT, now_ms, guard)
+                appended = partition.append(records, Origin.CLIENT, now_ms, guard, header)
             except KafkaError as error:
                 has_error = True
-                _refuse(answer, error, partition)
-                _tell_refusal(node, call, topic.name, data, request.transactional_id, error)
+                answers.append(refusal(data.index, error, asked))
+                _tell_refusal(node, call, topic.name, data.index, header, request.transactional_id, error)
                 continue
-            answer.base_offset = appended.first_offset
-            answer.log_append_time_ms = appended.log_append_time_ms
-            answer.log_start_offset = appended.log_start_offset
-            if appended.duplicate:
-                _tell_duplicate(node, partition, data.records, appended)
-            if acks == ACKS_ALL and appended.last_offset >= partition.log.high_watermark:
-                waiting.append((partition, appended.last_offset, answer))
+            first_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
+            answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
+            if is_duplicate:
+                _tell_duplicate(node, partition, header, first_offset)
+            if acks == ACKS_ALL and last_offset >= partition.log.high_watermark:
+                waiting.append((partition, appended, answers, len(answers) - 1))
     if acks == ACKS_NONE:
         if has_error:
             refuse_silently(call)
@@ -131,32 +162,23 @@ def _append(
     return _when_all_durable(response, waiting) if waiting else response
 
 
-def _partition_of(node: Node, call: Call, topic: ProduceRequest.TopicProduceData, index: int) -> Partition:
-    if call.version >= TOPIC_ID_VERSION:
-        partition = node.partition_by_id(topic.topic_id, index)
-    else:
-        partition = node.partition(topic.name, index)
-    if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
-    return partition
-
-
 def _begin_verification(
-    node: Node, call: Call, batches: list[_Batch]
+    node: Node, call: Call, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
     """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}
     to_ask: dict[TopicPartition, BatchHeader] = {}
     adds = call.version >= ADDING_VERSION
-    for topic, index, header in batches:
-        try:
-            partition = _partition_of(node, call, topic, index)
-        except KafkaError:
+    if not is_verified(node, adds=adds):
+        return verdicts, to_ask
+    now_ms = node.clock.wall_ms()
+    for partition, header in transactional:
+        if isinstance(partition, KafkaError):
             continue
-        key = (partition.topic, index)
+        key = partition.topic_partition
         try:
-            guard = begin_verification(
-                node, partition, header.producer_id, header.producer_epoch, header.base_sequence, adds=adds
+            guard = partition.log.producers.maybe_start_verification(
+                header.producer_id, header.base_sequence, header.producer_epoch, adds, now_ms
             )
         except KafkaError as error:
             verdicts[key] = error
@@ -168,7 +190,12 @@ def _begin_verification(
 
 
 def _produce_verified(
-    node: Node, call: Call, request: ProduceRequest, verdicts: Verdicts, to_ask: dict[TopicPartition, BatchHeader]
+    node: Node,
+    call: Call,
+    request: ProduceRequest,
+    batches: list[_Batch],
+    verdicts: Verdicts,
+    to_ask: dict[TopicPartition, BatchHeader],
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     """Ask the coordinator, then append what it allows. The connection's next request waits for the append."""
     assert request.transactional_id is not None
@@ -179,19 +206,12 @@ def _produce_verified(
         request.transactional_id,
         header.producer_id,
         header.producer_epoch,
-        list(to_ask),
+        to_ask,
         adds=call.version >= ADDING_VERSION,
     )
-
-    def append(errors: Mapping[TopicPartition, ErrorCode]) -> ProduceResponse | Promise[ProduceResponse] | None:
-        for key, code in errors.items():
-            if code is not ErrorCode.NONE:
-                told = _told(code, call.version)
-                verdicts[key] = KafkaError(told, f"the transaction coordinator answered {code.name}")
-        return _append(node, call, request, verdicts)
-
     if asked.done:
-        return append(asked.value)
+        _note_refusals(verdicts, asked.value, call.version)
+        return _append(node, call, request, batches, verdicts)
     # The bytes belong to the connection, which will reuse them.
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -201,7 +221,9 @@ def _produce_verified(
     answer: Promise[ProduceResponse | None] = Promise()
 
     def agreed(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        result = append(errors)
+        _note_refusals(verdicts, errors, call.version)
+        # Looked up anew: a topic may have been deleted meanwhile, and made again.
+        result = _append(node, call, request, _batches(node, call, request), verdicts)
         if isinstance(result, Promise):
             result.then(answer.resolve)
         else:
@@ -210,6 +232,14 @@ def _produce_verified(
 
     asked.then(agreed)
     return Staged(appended, answer)
+
+
+def _note_refusals(verdicts: Verdicts, errors: Mapping[TopicPartition, ErrorCode], version: int) -> None:
+    if not any(errors.values()):
+        return
+    for key, code in errors.items():
+        if code is not ErrorCode.NONE:
+            verdicts[key] = KafkaError(_told(code, version), f"the transaction coordinator answered {code.name}")
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
@@ -222,38 +252,26 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-def _when_all_durable(
-    response: ProduceResponse, waiting: list[tuple[Partition, int, _PartitionResponse]]
-) -> Promise[ProduceResponse]:
+def _when_all_durable(response: ProduceResponse, waiting: list[_Waiting]) -> Promise[ProduceResponse]:
     promise: Promise[ProduceResponse] = Promise()
     left = len(waiting)
 
-    def durable(answer: _PartitionResponse, error: KafkaError | None) -> None:
+    def durable(waited: _Waiting, error: KafkaError | None) -> None:
         nonlocal left
         if error is not None:
-            answer.error_code = error.code
-            answer.error_message = error.message
-            answer.base_offset = -1
+            partition, appended, answers, place = waited
+            answers[place] = lost(partition.index, appended, error)
         left -= 1
         if not left:
             promise.resolve(response)
 
-    for partition, last_offset, answer in waiting:
-        partition.when_durable(last_offset, lambda error, answer=answer: durable(answer, error))  # type: ignore[misc]
+    for waited in waiting:
+        waited[0].when_durable(waited[1].last_offset, partial(durable, waited))
     return promise
 
 
-def _transactional_batches(request: ProduceRequest) -> list[_Batch]:
-    return [
-        (topic, data.index, read_header(data.records))
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None and has_transactional_records(data.records)
-    ]
-
-
-def _tell_duplicate(node: Node, partition: Partition, records: Buffer, appended: Appended) -> None:
-    header = read_header(records)
+def _tell_duplicate(node: Node, partition: Partition, header: BatchHeader | None, first_offset: int) -> None:
+    assert header is not None, "only a whole batch is found to be a duplicate"
     node.events.emit(
         DuplicateBatch(
             partition.topic,
@@ -261,7 +279,7 @@ def _tell_duplicate(node: Node, partition: Partition, records: Buffer, appended:
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            appended.first_offset,
+            first_offset,
         )
     )
 
@@ -272,18 +290,6 @@ def carries_transactional_records(request: ProduceRequest) -> bool:
             if data.records is not None and has_transactional_records(data.records):
                 return True
     return False
-
-
-def _refuse(answer: _PartitionResponse, error: KafkaError, partition: Partition | None) -> None:
-    answer.error_code = error.code
-    answer.error_message = error.message
-    if isinstance(error, InvalidRecords):
-        answer.record_errors = [
-            _PartitionResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
-            for index, why in error.record_errors
-        ]
-    if partition is not None and error.code not in _ERRORS_WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
-        answer.log_start_offset = partition.log.log_start_offset
 
 
 def refuse_silently(call: Call) -> None:
@@ -298,11 +304,11 @@ def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceR
     response = ProduceResponse()
     for topic in request.topic_data:
         response.responses.append(
-            _TopicResponse(
+            TopicResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    _PartitionResponse(index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1)
+                    PartitionResponse(index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1)
                     for data in topic.partition_data
                 ],
             )
@@ -314,18 +320,18 @@ def _tell_refusal(
     node: Node,
     call: Call,
     topic: str,
-    data: ProduceRequest.TopicProduceData.PartitionProduceData,
+    index: int,
+    header: BatchHeader | None,
     transactional_id: str | None,
     error: KafkaError,
 ) -> None:
     producer_id, producer_epoch, base_sequence = -1, -1, -1
-    if data.records is not None and len(data.records) >= HEADER_BYTES:
-        header = read_header(data.records)
+    if header is not None:
         producer_id, producer_epoch, base_sequence = header.producer_id, header.producer_epoch, header.base_sequence
     node.events.emit(
         BatchRefused(
             topic,
-            data.index,
+            index,
             error.code.name,
             error.message or "",
             producer_id,

@@ -8,7 +8,7 @@ waited together are written together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.end import check_identity
@@ -64,7 +64,7 @@ def decide_add(
 
 
 def decide_verify(
-    metadata: TransactionMetadata | None, given: ProducerPair, partitions: Iterable[TopicPartition]
+    metadata: TransactionMetadata | None, given: ProducerPair, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Which partitions are part of the open transaction. A change under way does not matter: appends check again."""
     if metadata is None:
@@ -75,10 +75,11 @@ def decide_verify(
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
     if record.is_kept:
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
-    return {
-        partition: ErrorCode.NONE if partition in record.partitions else ErrorCode.TRANSACTION_ABORTABLE
-        for partition in partitions
-    }
+    verified = dict.fromkeys(partitions, ErrorCode.NONE)
+    if not record.partitions.issuperset(partitions):
+        for partition in verified.keys() - record.partitions:
+            verified[partition] = ErrorCode.TRANSACTION_ABORTABLE
+    return verified
 
 
 class Adds:
@@ -108,20 +109,19 @@ class Adds:
         self,
         transactional_id: str,
         given: ProducerPair,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         caller: Caller,
         now: Now,
     ) -> dict[TopicPartition, ErrorCode]:
         metadata = None
-        wanted = list(partitions)
         try:
             if not transactional_id:
                 raise Refused(ErrorCode.INVALID_REQUEST, RefusalCause.INVALID_REQUEST)
             metadata = self._ledger.find(transactional_id)
-            return decide_verify(metadata, given, wanted)
+            return decide_verify(metadata, given, partitions)
         except KafkaError as refusal:
             self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, now)
-            return dict.fromkeys(wanted, refusal.code)
+            return dict.fromkeys(partitions, refusal.code)
 
     def _decide(self, metadata: TransactionMetadata, calls: list[AddCall], now: Now) -> None:
         """Decide calls with the same identity at one go.
