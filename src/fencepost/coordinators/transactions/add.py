@@ -20,6 +20,7 @@ from fencepost.coordinators.transactions.metadata import (
     TopicPartition,
     TransactionMetadata,
     TransactionRecord,
+    transaction_record,
 )
 from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState
 from fencepost.promise import Promise
@@ -53,13 +54,19 @@ def decide_add(
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
     if record.state is TransactionState.ONGOING and partitions <= record.partitions:
         return None
-    return record._replace(
+    return transaction_record(
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        timeout_ms=record.timeout_ms,
         state=TransactionState.ONGOING,
-        partitions=record.partitions | partitions,
-        previous_producer_id=record.producer_id,
+        partitions=record.partitions | partitions if record.partitions else partitions,
         start_timestamp_ms=now.wall_ms if record.state in AT_REST else record.start_timestamp_ms,
         last_update_timestamp_ms=now.wall_ms,
+        previous_producer_id=record.producer_id,
+        next_producer_id=record.next_producer_id,
+        next_producer_epoch=record.next_producer_epoch,
         client_transaction_version=transaction_version,
+        last_producer_epoch=record.last_producer_epoch,
     )
 
 
@@ -132,31 +139,38 @@ class Adds:
         answers: list[tuple[AddCall, ErrorCode | DropConnection]] = []
         target: TransactionRecord | None = None
         for call in calls:
-            try:
-                if metadata.pending_state is not None:
-                    raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
-                check_identity(metadata.record, call.given)
-                if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
-                    metadata.guard.dropped(_signature(call))
-                    answers.append((call, DROP_CONNECTION))
-                    continue
-                own_target = decide_add(metadata, call.partitions, call.transaction_version, now)
-            except KafkaError as refusal:
-                self._tell_refusal(call, metadata, refusal, now)
-                answers.append((call, refusal.code))
-                continue
-            if call.is_guarded:
-                self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
-            if own_target is None:
-                answers.append((call, ErrorCode.NONE))
+            decided = self._decide_one(metadata, call, now)
+            if not isinstance(decided, TransactionRecord):
+                answers.append((call, decided))
                 continue
             admitted.append(call)
-            partitions = own_target.partitions if target is None else target.partitions | own_target.partitions
-            target = own_target if target is None else target._replace(partitions=partitions)
+            if target is None:
+                target = decided
+            else:
+                target = target._replace(partitions=target.partitions | decided.partitions)
         if target is not None:
             self._write(metadata, target, admitted, now)
         for call, answer in answers:
             call.reply.resolve(answer)
+
+    def _decide_one(
+        self, metadata: TransactionMetadata, call: AddCall, now: Now
+    ) -> TransactionRecord | ErrorCode | DropConnection:
+        """The record that a call wants written, or its answer if there is nothing to write."""
+        try:
+            if metadata.pending_state is not None:
+                raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
+            check_identity(metadata.record, call.given)
+            if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
+                metadata.guard.dropped(_signature(call))
+                return DROP_CONNECTION
+            target = decide_add(metadata, call.partitions, call.transaction_version, now)
+        except KafkaError as refusal:
+            self._tell_refusal(call, metadata, refusal, now)
+            return refusal.code
+        if call.is_guarded:
+            self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
+        return ErrorCode.NONE if target is None else target
 
     def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall], now: Now) -> None:
         if metadata.record.state in AT_REST:

@@ -152,11 +152,9 @@ class TransactionCoordinator:
         given = ProducerPair(producer_id, producer_epoch)
         if not add:
             return Promise.resolved(self._adds.verify(transactional_id, given, wanted, caller, now))
-        answer: Promise[dict[TopicPartition, ErrorCode]] = Promise()
         deadline_ms = now.monotonic_ms + self._add_wait_ms
         call = AddCall("implicit add", transactional_id, given, wanted, PROTOCOL_2, caller, deadline_ms)
-        self._adds.add(call, now).then(lambda error: answer.resolve(everywhere(wanted, error)))
-        return answer
+        return self._adds.add(call, now).map(lambda error: everywhere(wanted, error))
 
     # Administration
 
