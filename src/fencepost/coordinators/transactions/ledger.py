@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fencepost.coordinators.context import Caller, Now, Topics
-from fencepost.coordinators.runtime import CoordinatorRuntime, Events, Written
+from fencepost.coordinators.runtime import CoordinatorRuntime, Done, Events, Written
 from fencepost.coordinators.timers import Timers
 from fencepost.coordinators.transactions.end import completed_record
 from fencepost.coordinators.transactions.errors import RefusalCause, Refused
@@ -35,7 +35,6 @@ from fencepost.coordinators.transactions.transaction_states import COMPLETED_BY,
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 TransactionRuntime = CoordinatorRuntime[TransactionShard, TransactionEntry]
-Done = Callable[[ErrorCode, Now], None]
 
 RETRY_BACKOFF_MS = 100
 
@@ -155,19 +154,18 @@ class Ledger:
 
     def _write_begun(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, now: Now) -> None:
         metadata.check(target)
-        entry = TransactionEntry(metadata.transactional_id, target)
 
-        def written(outcome: Written) -> None:
-            error = _WRITE_ERRORS.get(outcome.error, outcome.error)
+        def written(error: ErrorCode, now: Now) -> None:
             if error is ErrorCode.NONE:
-                self.when_applied(metadata, outcome.now)
+                self.when_applied(metadata, now)
             else:
+                error = _WRITE_ERRORS.get(error, error)
                 metadata.cancel()
-            done(error, outcome.now)
+            done(error, now)
             if metadata.waiters and not metadata.is_busy:
-                self.when_idle(metadata, outcome.now)
+                self.when_idle(metadata, now)
 
-        self.runtime.schedule_write(metadata.partition, (entry,), now=now).then(written)
+        self.runtime.write(metadata.partition, TransactionEntry(metadata.transactional_id, target), written, now)
 
     # Completing
 
