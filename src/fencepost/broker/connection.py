@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fencepost.broker.authentication import Authentication
 
 
+_PRODUCE = ApiKey.PRODUCE.value
+
+
 class Guard(Protocol):
     """Stands before the dispatcher while a connection is not, or not for ever, trusted."""
 
@@ -52,6 +55,13 @@ class Staged(NamedTuple):
 
     appended: Promise[None]
     answer: Promise[Any]
+
+
+def _response(call: Call, message: Any) -> list[Buffer]:
+    # A hot handler may hand over finished bytes; any other message is encoded here.
+    if type(message) is list:
+        return message
+    return response_frame(call.api_key, call.version, call.correlation_id, message)
 
 
 class Connection:
@@ -127,11 +137,16 @@ class Connection:
 
     def answer(self, call: Call, message: Any) -> None:
         """An answer that is there at once. None means that the request wants none (Produce with acks=0)."""
-        if message is not None:
+        if message is None:
+            return
+        if call.api_key == _PRODUCE:
             self._answers.append([call, message, True])
-            if call.api_key != ApiKey.PRODUCE:
-                # It may be large: the next request must not begin before it counts as unread.
-                self.flush()
+        elif self._answers:
+            self._answers.append([call, message, True])
+            # It may be large: the next request must not begin before it counts as unread.
+            self.flush()
+        else:
+            self._write_now(call, message)
 
     def park(self, call: Call, promise: Promise[Any], gate: Promise[Any] | None) -> None:
         """An answer that is still to come. The next request waits for the gate; None: it may start at once."""
@@ -155,6 +170,15 @@ class Connection:
         self._is_muted = False
         self._flush_soon()
 
+    def _write_now(self, call: Call, message: Any) -> None:
+        """An answer that no other has to leave before."""
+        try:
+            parts = _response(call, message)
+        except Exception as error:
+            self._failed(call, error)
+            return
+        self._write(parts)
+
     def flush(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
         answers = self._answers
@@ -164,14 +188,10 @@ class Connection:
         failure: tuple[Call, Exception] | None = None
         while answers and answers[0][2]:
             call, message, _ = answers.popleft()
-            # A hot handler may hand over finished bytes; any other message is encoded here.
-            if type(message) is list:
-                parts += message
-                continue
             if message is None:
                 continue
             try:
-                parts += response_frame(call.api_key, call.version, call.correlation_id, message)
+                parts += _response(call, message)
             except Exception as error:
                 failure = call, error
                 answers.clear()

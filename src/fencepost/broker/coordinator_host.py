@@ -54,7 +54,8 @@ class CoordinatorHost(Generic[C]):
         self._timer_due_ms = 0
 
     def now(self) -> Now:
-        return Now(self._node.clock.monotonic_ms(), self._node.clock.wall_ms())
+        clock = self._node.clock
+        return Now(clock.monotonic_ms(), clock.wall_ms())
 
     def start(self) -> None:
         if self.topic in self._node.metadata.topics:
