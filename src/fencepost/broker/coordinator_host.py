@@ -54,8 +54,7 @@ class CoordinatorHost(Generic[C]):
         self._timer_due_ms = 0
 
     def now(self) -> Now:
-        clock = self._node.clock
-        return Now(clock.monotonic_ms(), clock.wall_ms())
+        return Now.of(self._node.clock)
 
     def start(self) -> None:
         if self.topic in self._node.metadata.topics:

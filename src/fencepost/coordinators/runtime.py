@@ -35,6 +35,8 @@ class AppendOutcome(NamedTuple):
 
 
 APPENDED = AppendOutcome(ErrorCode.NONE)
+DURABLE = Promise.resolved(APPENDED)
+"""What an append answers that has nothing to wait for."""
 
 
 class Append(Protocol):
@@ -49,7 +51,9 @@ class Append(Protocol):
         producer_epoch: int = NO_PRODUCER_EPOCH,
         transactional: bool = False,
         verification_guard: VerificationGuard | None = None,
-    ) -> Promise[AppendOutcome]: ...
+        now_ms: int | None = None,
+    ) -> Promise[AppendOutcome]:
+        """`now_ms` is what the records are stamped with; None: whoever appends looks at the clock."""
 
 
 class StateMachine(Protocol[Applied]):
@@ -249,6 +253,7 @@ class CoordinatorRuntime(Generic[M, E]):
                 producer_epoch=producer_epoch,
                 transactional=producer_id != NO_PRODUCER_ID,
                 verification_guard=verification_guard,
+                now_ms=None if now is None else now.wall_ms,
             )
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
@@ -264,7 +269,7 @@ class CoordinatorRuntime(Generic[M, E]):
         """`schedule_write` of one entry outside a transaction, without a promise where there is nothing to wait for."""
         shard = self._active(partition)
         try:
-            outcome = self._append(partition, (self._encode(entry),))
+            outcome = self._append(partition, (self._encode(entry),), now_ms=now.wall_ms)
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
         if not _is_settled(shard, outcome):
@@ -361,9 +366,9 @@ class CoordinatorRuntime(Generic[M, E]):
         return shard
 
     def _now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return Now.of(self._clock)
 
 
 def _is_settled(shard: _Shard[Any, Any], outcome: Promise[AppendOutcome]) -> bool:
     """Durable, and nobody to wait for, as always without a sync: nothing will have to be undone."""
-    return outcome.done and outcome.value.error_code is ErrorCode.NONE and not shard.pending
+    return outcome is DURABLE and not shard.pending

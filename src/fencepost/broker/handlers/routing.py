@@ -15,12 +15,14 @@ from fencepost.promise import Promise
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+# A named tuple's own constructor is a Python function; this one is made with every call.
+_new_tuple = tuple.__new__
 Method = Callable[[Any, Any, int, Caller, Now], Promise[Any]]
 
 
 def caller_of(call: Call) -> Caller:
     connection = call.connection
-    return Caller(call.client_id or "", connection.peer_host, connection.number)
+    return _new_tuple(Caller, (call.client_id or "", connection.peer_host, connection.number))
 
 
 def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, *, pipelined: bool = False) -> Handler:

@@ -107,8 +107,12 @@ class Adds:
             return call.reply
         if metadata.is_busy and call.deadline_ms > now.monotonic_ms:
             self._wait(metadata, call)
+            return call.reply
+        decided = self._decide_one(metadata, call, now)
+        if isinstance(decided, TransactionRecord):
+            self._write(metadata, decided, (call,), now)
         else:
-            self._decide(metadata, [call], now)
+            call.reply.resolve(decided)
         return call.reply
 
     def verify(
@@ -172,7 +176,9 @@ class Adds:
             self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
         return ErrorCode.NONE if target is None else target
 
-    def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall], now: Now) -> None:
+    def _write(
+        self, metadata: TransactionMetadata, target: TransactionRecord, calls: Iterable[AddCall], now: Now
+    ) -> None:
         if metadata.record.state in AT_REST:
             metadata.guard.transaction_began()
 

@@ -183,4 +183,4 @@ class TransactionCoordinator:
             self._ledger.abandon(metadata)
 
     def _now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return Now.of(self._clock)

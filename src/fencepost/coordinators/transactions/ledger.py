@@ -37,6 +37,8 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 TransactionRuntime = CoordinatorRuntime[TransactionShard, TransactionEntry]
 
 RETRY_BACKOFF_MS = 100
+# A named tuple's own constructor is a Python function; entries are made for every write.
+_new_tuple = tuple.__new__
 
 _WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -144,10 +146,12 @@ class Ledger:
         metadata.begin(target.state)
 
         def prepared(error: ErrorCode, now: Now) -> None:
-            if error is ErrorCode.NONE:
-                self._begin_completion(metadata)
+            if error is not ErrorCode.NONE:
+                done(error, now)
+                return
+            self._begin_completion(metadata)
             done(error, now)
-            if error is ErrorCode.NONE and not metadata.is_abandoned:
+            if not metadata.is_abandoned:
                 self._complete_soon(metadata)
 
         self._write_begun(metadata, target, prepared, now)
@@ -165,7 +169,8 @@ class Ledger:
             if metadata.waiters and not metadata.is_busy:
                 self.when_idle(metadata, now)
 
-        self.runtime.write(metadata.partition, TransactionEntry(metadata.transactional_id, target), written, now)
+        entry = _new_tuple(TransactionEntry, (metadata.transactional_id, target))
+        self.runtime.write(metadata.partition, entry, written, now)
 
     # Completing
 

@@ -28,6 +28,7 @@ PROTOCOL_1 = 0
 """Clients that do not bump their epoch with every transaction; Kafka stores 0 for them."""
 PROTOCOL_2 = 2
 
+# A named tuple's own constructor is a Python function; these are made many times a transaction.
 _new_tuple = tuple.__new__
 
 
@@ -71,7 +72,7 @@ class TransactionRecord(NamedTuple):
     @property
     def is_kept(self) -> bool:
         """A prepared transaction of an earlier client that the present one may only end."""
-        return self.state is TransactionState.ONGOING and self.next_producer_epoch >= 0
+        return self.next_producer_epoch >= 0 and self.state is TransactionState.ONGOING
 
     @property
     def is_two_phase(self) -> bool:
@@ -148,12 +149,12 @@ class TransactionMetadata:
     def begin(self, target: TransactionState) -> None:
         """Take the one slot for a change under way."""
         current = self.record.state
-        if self.pending_state is TransactionState.PREPARE_EPOCH_FENCE:
+        if self.pending_state is not None:
+            if self.pending_state is not TransactionState.PREPARE_EPOCH_FENCE:
+                raise IllegalTransition(
+                    self.transactional_id, current.name, target.name, f"{self.pending_state.name} is pending"
+                )
             current = self.pending_state
-        elif self.pending_state is not None:
-            raise IllegalTransition(
-                self.transactional_id, current.name, target.name, f"{self.pending_state.name} is pending"
-            )
         check_transition(self.transactional_id, current, target)
         self.pending_state = target
 
@@ -203,7 +204,7 @@ def _contradiction(old: TransactionRecord, new: TransactionRecord) -> str | None
         if (new.start_timestamp_ms == NO_TIMESTAMP) != (new.state is TransactionState.EMPTY):
             return "a start time only belongs to a transaction"
     elif new.state is TransactionState.ONGOING:
-        if old.state is TransactionState.ONGOING and new.producer_epoch != old.producer_epoch:
+        if old.state is new.state and new.producer_epoch != old.producer_epoch:
             return "the epoch of an open transaction does not change"
         if not new.partitions >= old.partitions:
             return "a partition left an open transaction"

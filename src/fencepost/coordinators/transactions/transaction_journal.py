@@ -28,11 +28,15 @@ _KEY = struct.Struct(">hh")
 # Version, producer id, producer epoch, time-out, status.
 _VALUE_HEAD = struct.Struct(">hqhib")
 _TIMESTAMPS = struct.Struct(">qq")
+# Timestamps and tags as they nearly always are: the previous producer id alone, or the client's version behind it.
+_ENDING_PROTOCOL_1 = struct.Struct(">qqbbbq")
+_ENDING_PROTOCOL_2 = struct.Struct(">qqbbbqbbh")
 _TAGGED_ID = struct.Struct(">bbq")
 _TAGGED_SHORT = struct.Struct(">bbh")
 _TAG_COUNTS = [bytes((count,)) for count in range(5)]
 PARTITION_SETS_CACHED_MAX = 1024
 KEYS_CACHED_MAX = 16_384
+_new_tuple = tuple.__new__
 
 
 class TransactionEntry(NamedTuple):
@@ -47,12 +51,14 @@ class TransactionJournal:
         self._transaction_version = transaction_version
 
     def encode_entry(self, entry: TransactionEntry) -> JournalRecord:
-        key = _pack_key(entry.transactional_id)
-        if entry.record is None:
-            return JournalRecord(key, None)
-        if self._transaction_version() >= 1:
-            return JournalRecord(key, pack_value_with_tags(entry.record))
-        return JournalRecord(key, _VERSION.pack(0) + encode(_to_value(entry.record), 0))
+        transactional_id, record = entry
+        if record is None:
+            value = None
+        elif self._transaction_version() >= 1:
+            value = pack_value_with_tags(record)
+        else:
+            value = _VERSION.pack(0) + encode(_to_value(record), 0)
+        return _new_tuple(JournalRecord, (_pack_key(transactional_id), value))
 
     def decode_entry(self, key: bytes, value: bytes | None) -> TransactionEntry:
         """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
@@ -81,8 +87,7 @@ def pack_value_with_tags(record: TransactionRecord) -> bytes:
         VALUE_VERSION_WITH_TAGS, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
     )
     partitions = b"\0" if record.state is TransactionState.EMPTY else _pack_partitions(record.partitions)
-    timestamps = _TIMESTAMPS.pack(record.last_update_timestamp_ms, record.start_timestamp_ms)
-    return b"".join((head, partitions, timestamps, _pack_tags(record)))
+    return head + partitions + _pack_ending(record)
 
 
 @lru_cache(maxsize=KEYS_CACHED_MAX)
@@ -101,6 +106,20 @@ def _pack_partitions(partitions: frozenset[TopicPartition]) -> bytes:
         parts += (encode_unsigned_varint(len(name) + 1), name, encode_unsigned_varint(len(indexes) + 1))
         parts += (struct.pack(f">{len(indexes)}i", *indexes), b"\0")
     return b"".join(parts)
+
+
+def _pack_ending(record: TransactionRecord) -> bytes:
+    updated_ms, started_ms = record.last_update_timestamp_ms, record.start_timestamp_ms
+    previous_id, version = record.previous_producer_id, record.client_transaction_version
+    if (
+        previous_id == NO_PRODUCER_ID
+        or record.next_producer_id != NO_PRODUCER_ID
+        or record.next_producer_epoch != NO_PRODUCER_EPOCH
+    ):
+        return _TIMESTAMPS.pack(updated_ms, started_ms) + _pack_tags(record)
+    if version:
+        return _ENDING_PROTOCOL_2.pack(updated_ms, started_ms, 2, 0, 8, previous_id, 2, 2, version)
+    return _ENDING_PROTOCOL_1.pack(updated_ms, started_ms, 1, 0, 8, previous_id)
 
 
 def _pack_tags(record: TransactionRecord) -> bytes:
