@@ -57,13 +57,6 @@ class Staged(NamedTuple):
     answer: Promise[Any]
 
 
-def _response(call: Call, message: Any) -> list[Buffer]:
-    # A hot handler may hand over finished bytes; any other message is encoded here.
-    if type(message) is list:
-        return message
-    return response_frame(call.api_key, call.version, call.correlation_id, message)
-
-
 class Connection:
     __slots__ = (
         "_answers",
@@ -171,13 +164,14 @@ class Connection:
         self._flush_soon()
 
     def _write_now(self, call: Call, message: Any) -> None:
-        """An answer that no other has to leave before."""
-        try:
-            parts = _response(call, message)
-        except Exception as error:
-            self._failed(call, error)
-            return
-        self._write(parts)
+        """An answer with no other ahead of it."""
+        if type(message) is not list:
+            try:
+                message = response_frame(call.api_key, call.version, call.correlation_id, message)
+            except Exception as error:
+                self._failed(call, error)
+                return
+        self._write(message)
 
     def flush(self) -> None:
         """Write every answer that is ready and not behind one that is not."""
@@ -188,10 +182,14 @@ class Connection:
         failure: tuple[Call, Exception] | None = None
         while answers and answers[0][2]:
             call, message, _ = answers.popleft()
+            # A hot handler may hand over finished bytes; any other message is encoded here.
+            if type(message) is list:
+                parts += message
+                continue
             if message is None:
                 continue
             try:
-                parts += _response(call, message)
+                parts += response_frame(call.api_key, call.version, call.correlation_id, message)
             except Exception as error:
                 failure = call, error
                 answers.clear()
