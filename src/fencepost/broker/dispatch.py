@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest
 from fencepost.promise import Promise
-from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible, request_class
+from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
 from fencepost.wire.codec import whole_decoder
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from fencepost.wire.framing import read_known_header, read_request_header
@@ -91,7 +91,7 @@ class Dispatcher:
         low, high = self._node.api_versions[key]
         if not low <= version <= high:
             return None
-        decode = whole_decoder(request_class(key), version)
+        decode = whole_decoder(f"{key.camel_name}Request", version)
         route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode)
         self._routes[api_key, version] = route
         return route

@@ -257,8 +257,9 @@ class CoordinatorRuntime(Generic[M, E]):
             )
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
-        if not _is_settled(shard, outcome):
+        if outcome is not DURABLE or shard.pending:
             return self._await(partition, shard, entries, outcome, replay=replay, producer_id=producer_id, now=now)
+        # Nobody to wait for, as always without a sync: nothing will have to be undone.
         if replay:
             for position, entry in enumerate(entries, shard.next_position):
                 shard.machine.replay(position, producer_id, entry)
@@ -272,7 +273,7 @@ class CoordinatorRuntime(Generic[M, E]):
             outcome = self._append(partition, (self._encode(entry),), now_ms=now.wall_ms)
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
-        if not _is_settled(shard, outcome):
+        if outcome is not DURABLE or shard.pending:
             waiting = self._await(partition, shard, (entry,), outcome, now=now)
             waiting.then(lambda written: done(written.error, written.now))
             return
@@ -367,8 +368,3 @@ class CoordinatorRuntime(Generic[M, E]):
 
     def _now(self) -> Now:
         return Now.of(self._clock)
-
-
-def _is_settled(shard: _Shard[Any, Any], outcome: Promise[AppendOutcome]) -> bool:
-    """Durable, and nobody to wait for, as always without a sync: nothing will have to be undone."""
-    return outcome is DURABLE and not shard.pending

@@ -50,21 +50,20 @@ _SPARE_BYTES = {"AlterUserScramCredentialsRequest": 1}
 
 
 @cache
-def whole_decoder(cls: type[M], version: int) -> Callable[[memoryview, int, int], M]:
+def whole_decoder(name: str, version: int) -> Callable[[memoryview, int, int], Any]:
     """Reads a message that fills a buffer from an offset to its end, of at most so many array elements."""
-    name = cls.schema_name  # type: ignore[attr-defined]
     read = decoder(name, version)
     spare_bytes = _SPARE_BYTES.get(name, 0)
 
-    def decode_whole(view: memoryview, offset: int, elements_max: int) -> M:
+    def decode_whole(view: memoryview, offset: int, elements_max: int) -> Any:
         size = len(view)
         try:
             message, end = read(view, offset, size, [elements_max])
         except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
+            raise MalformedMessage(f"{name} v{version}: {error}") from None
         if size - end > spare_bytes:
-            raise MalformedMessage(f"{cls.__name__} v{version}: {size - end} bytes too many")
-        return message  # type: ignore[no-any-return]
+            raise MalformedMessage(f"{name} v{version}: {size - end} bytes too many")
+        return message
 
     return decode_whole
 
@@ -72,7 +71,7 @@ def whole_decoder(cls: type[M], version: int) -> Callable[[memoryview, int, int]
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX) -> M:
     """A message that fills the buffer from `offset` to its end."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
-    return whole_decoder(cls, version)(view, offset, elements_max)
+    return whole_decoder(cls.schema_name, version)(view, offset, elements_max)  # type: ignore[attr-defined, no-any-return]
 
 
 def encode_into(message: Any, version: int, append: Callable[[Buffer], None]) -> None:
