@@ -8,7 +8,7 @@ waited together are written together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.end import check_identity
@@ -89,8 +89,9 @@ def decide_verify(
 
 
 class Adds:
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, now: Callable[[], Now]) -> None:
         self._ledger = ledger
+        self._now = now
         ledger.when_idle = self._wake
 
     def add(self, call: AddCall, now: Now) -> Promise[ErrorCode | DropConnection]:
@@ -121,7 +122,6 @@ class Adds:
         given: ProducerPair,
         partitions: Iterable[TopicPartition],
         caller: Caller,
-        now: Now,
     ) -> dict[TopicPartition, ErrorCode]:
         metadata = None
         wanted = list(partitions)
@@ -131,7 +131,7 @@ class Adds:
             metadata = self._ledger.find(transactional_id)
             return decide_verify(metadata, given, wanted)
         except KafkaError as refusal:
-            self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, now)
+            self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, self._now())
             return dict.fromkeys(wanted, refusal.code)
 
     def _decide(self, metadata: TransactionMetadata, calls: list[AddCall], now: Now) -> None:

@@ -125,7 +125,7 @@ class AddRequests:
         if spoiled:
             return Promise.resolved(spoiled)
         if transaction.verify_only:
-            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller, now))
+            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller))
         call = AddCall(
             "AddPartitionsToTxn",
             transaction.transactional_id,

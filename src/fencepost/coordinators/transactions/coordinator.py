@@ -93,7 +93,7 @@ class TransactionCoordinator:
             ghost_protection=config.transaction_ghost_protection_enable,
         )
         self._sweep = Sweep(config, self._ledger, transaction_version)
-        self._adds = Adds(self._ledger)
+        self._adds = Adds(self._ledger, self._now)
         self._add_wait_ms = config.add_partitions_to_txn_retry_backoff_max_ms
         self._add_requests = AddRequests(self._adds, topics, group_partition, self._add_wait_ms)
         self._init_requests = InitRequests(config, self._ledger, next_producer_id, transaction_version)
@@ -147,11 +147,11 @@ class TransactionCoordinator:
         caller: Caller = BROKER_ITSELF,
     ) -> Promise[dict[TopicPartition, ErrorCode]]:
         """Before a partition's first write in a transaction: is it part of it (`add`: make it so)?"""
-        now = self._now()
-        wanted = frozenset(partitions)
         given = ProducerPair(producer_id, producer_epoch)
         if not add:
-            return Promise.resolved(self._adds.verify(transactional_id, given, wanted, caller, now))
+            return Promise.resolved(self._adds.verify(transactional_id, given, partitions, caller))
+        now = self._now()
+        wanted = frozenset(partitions)
         deadline_ms = now.monotonic_ms + self._add_wait_ms
         call = AddCall("implicit add", transactional_id, given, wanted, PROTOCOL_2, caller, deadline_ms)
         return self._adds.add(call, now).map(lambda error: everywhere(wanted, error))
