@@ -94,6 +94,10 @@ Done = Callable[[ErrorCode, Now], None]
 """How a write ended, and when."""
 
 
+# By itself: every call asks for it, and asking the class takes ten times as long.
+_LOADING = ShardState.LOADING
+
+
 class Written(NamedTuple):
     """How a write ended, and when."""
 
@@ -362,7 +366,7 @@ class CoordinatorRuntime(Generic[M, E]):
         shard = self._shards.get(partition)
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if shard.state is ShardState.LOADING:
+        if shard.state is _LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 

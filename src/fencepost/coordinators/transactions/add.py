@@ -22,7 +22,7 @@ from fencepost.coordinators.transactions.metadata import (
     TransactionRecord,
     transaction_record,
 )
-from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import AT_REST, ONGOING, PREPARED
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -52,13 +52,13 @@ def decide_add(
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
     if record.is_kept:
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
-    if record.state is TransactionState.ONGOING and partitions <= record.partitions:
+    if record.state is ONGOING and partitions <= record.partitions:
         return None
     return transaction_record(
         producer_id=record.producer_id,
         producer_epoch=record.producer_epoch,
         timeout_ms=record.timeout_ms,
-        state=TransactionState.ONGOING,
+        state=ONGOING,
         partitions=record.partitions | partitions if record.partitions else partitions,
         start_timestamp_ms=now.wall_ms if record.state in AT_REST else record.start_timestamp_ms,
         last_update_timestamp_ms=now.wall_ms,

@@ -20,7 +20,14 @@ from fencepost.coordinators.transactions.metadata import (
     is_exhausted,
     transaction_record,
 )
-from fencepost.coordinators.transactions.transaction_states import AT_REST, COMPLETED_BY, PREPARED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import (
+    AT_REST,
+    COMPLETED_BY,
+    EMPTY,
+    ONGOING,
+    PREPARED,
+    TransactionState,
+)
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from fencepost.wire.errors import ErrorCode
 
@@ -43,14 +50,14 @@ def decide_end_protocol_1(metadata: TransactionMetadata, is_commit: bool, now: N
     record = metadata.record
     if metadata.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
-    if record.state is TransactionState.ONGOING:
+    if record.state is ONGOING:
         last = record.last_producer_epoch
         return _prepared(record, is_commit, record.client_pair, NO_PRODUCER_ID, now, PROTOCOL_1, last)
     if record.state is _COMPLETED_AS[is_commit]:
         return None
     if record.state is _PREPARED_BY[is_commit]:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
-    is_empty = record.state is TransactionState.EMPTY
+    is_empty = record.state is EMPTY
     cause = RefusalCause.NOTHING_OPEN if is_empty else RefusalCause.OTHER_OUTCOME
     raise Refused(ErrorCode.INVALID_TXN_STATE, cause)
 
@@ -66,7 +73,7 @@ def decide_end_protocol_2(
     if metadata.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
     is_retry = _check_identity_protocol_2(record, given)
-    if record.state is TransactionState.ONGOING:
+    if record.state is ONGOING:
         return _bumped(record, is_commit, now, next_producer_id)
     if record.state in PREPARED:
         if record.state is _PREPARED_BY[is_commit]:
@@ -91,7 +98,7 @@ def _check_identity_protocol_2(record: TransactionRecord, given: ProducerPair) -
     is_retry = is_overflow_retry or current.producer_epoch == given.producer_epoch + 1
     if record.state in PREPARED:
         is_valid = is_retry and not is_overflow_retry
-    elif record.state in (TransactionState.ONGOING, TransactionState.EMPTY):
+    elif record.state in (ONGOING, EMPTY):
         is_valid, is_retry = is_current, False
     else:
         # The coordinator's own abort may have used the reserved epoch, which no client may have.

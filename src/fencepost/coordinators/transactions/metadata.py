@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.coordinators.transactions.errors import IllegalTransition
 from fencepost.coordinators.transactions.ghosts import GhostGuard
-from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState, check_transition
+from fencepost.coordinators.transactions.transaction_states import (
+    AT_REST,
+    EMPTY,
+    ONGOING,
+    PREPARED,
+    TransactionState,
+    check_transition,
+)
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ class TransactionRecord(NamedTuple):
     @property
     def is_kept(self) -> bool:
         """A prepared transaction of an earlier client that the present one may only end."""
-        return self.next_producer_epoch >= 0 and self.state is TransactionState.ONGOING
+        return self.next_producer_epoch >= 0 and self.state is ONGOING
 
     @property
     def is_two_phase(self) -> bool:
@@ -201,9 +208,9 @@ def _contradiction(old: TransactionRecord, new: TransactionRecord) -> str | None
     if new.state in AT_REST:
         if new.partitions:
             return "partitions outside of a transaction"
-        if (new.start_timestamp_ms == NO_TIMESTAMP) != (new.state is TransactionState.EMPTY):
+        if (new.start_timestamp_ms == NO_TIMESTAMP) != (new.state is EMPTY):
             return "a start time only belongs to a transaction"
-    elif new.state is TransactionState.ONGOING:
+    elif new.state is ONGOING:
         if old.state is new.state and new.producer_epoch != old.producer_epoch:
             return "the epoch of an open transaction does not change"
         if not new.partitions >= old.partitions:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord, impossible
-from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import EMPTY, PERSISTED, TransactionState
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import MalformedMessage
@@ -86,7 +86,7 @@ def pack_value_with_tags(record: TransactionRecord) -> bytes:
     head = _VALUE_HEAD.pack(
         VALUE_VERSION_WITH_TAGS, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
     )
-    partitions = b"\0" if record.state is TransactionState.EMPTY else _pack_partitions(record.partitions)
+    partitions = b"\0" if record.state is EMPTY else _pack_partitions(record.partitions)
     return head + partitions + _pack_ending(record)
 
 
@@ -138,7 +138,7 @@ def _pack_tags(record: TransactionRecord) -> bytes:
 
 def _to_value(record: TransactionRecord) -> TransactionLogValue:
     partitions = None
-    if record.state is not TransactionState.EMPTY:
+    if record.state is not EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids)
             for topic, ids in by_topic(record.partitions).items()
