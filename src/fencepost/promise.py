@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Promise(Generic[T]):
@@ -22,7 +23,8 @@ class Promise(Generic[T]):
     @classmethod
     def resolved(cls, value: T) -> "Promise[T]":
         promise: Promise[T] = cls()
-        promise.resolve(value)
+        promise.done = True
+        promise._value = value
         return promise
 
     @property
@@ -48,3 +50,11 @@ class Promise(Generic[T]):
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
+
+    def map(self, function: "Callable[[T], U]") -> "Promise[U]":
+        """A promise of what `function` makes of the value."""
+        if self.done:
+            return Promise.resolved(function(self._value))  # type: ignore[arg-type]
+        mapped: Promise[U] = Promise()
+        self.then(lambda value: mapped.resolve(function(value)))
+        return mapped

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fencepost.broker.authentication import Authentication
 
 
+_PRODUCE = ApiKey.PRODUCE.value
+
+
 class Guard(Protocol):
     """Stands before the dispatcher while a connection is not, or not for ever, trusted."""
 
@@ -127,11 +130,16 @@ class Connection:
 
     def answer(self, call: Call, message: Any) -> None:
         """An answer that is there at once. None means that the request wants none (Produce with acks=0)."""
-        if message is not None:
+        if message is None:
+            return
+        if call.api_key == _PRODUCE:
             self._answers.append([call, message, True])
-            if call.api_key != ApiKey.PRODUCE:
-                # It may be large: the next request must not begin before it counts as unread.
-                self.flush()
+        elif self._answers:
+            self._answers.append([call, message, True])
+            # It may be large: the next request must not begin before it counts as unread.
+            self.flush()
+        else:
+            self._write_now(call, message)
 
     def park(self, call: Call, promise: Promise[Any], gate: Promise[Any] | None) -> None:
         """An answer that is still to come. The next request waits for the gate; None: it may start at once."""
@@ -154,6 +162,16 @@ class Connection:
     def _unmute(self, _: Any) -> None:
         self._is_muted = False
         self._flush_soon()
+
+    def _write_now(self, call: Call, message: Any) -> None:
+        """An answer with no other ahead of it."""
+        if type(message) is not list:
+            try:
+                message = response_frame(call.api_key, call.version, call.correlation_id, message)
+            except Exception as error:
+                self._failed(call, error)
+                return
+        self._write(message)
 
     def flush(self) -> None:
         """Write every answer that is ready and not behind one that is not."""

@@ -54,7 +54,7 @@ class CoordinatorHost(Generic[C]):
         self._timer_due_ms = 0
 
     def now(self) -> Now:
-        return Now(self._node.clock.monotonic_ms(), self._node.clock.wall_ms())
+        return Now.of(self._node.clock)
 
     def start(self) -> None:
         if self.topic in self._node.metadata.topics:

@@ -1,5 +1,6 @@
 """API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection."""
 
+import struct
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -7,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest
 from fencepost.promise import Promise
-from fencepost.wire.catalog import API_VERSIONS, ApiKey, request_class
-from fencepost.wire.codec import decode
+from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
+from fencepost.wire.codec import whole_decoder
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from fencepost.wire.framing import read_request_header
+from fencepost.wire.framing import read_known_header, read_request_header
 from fencepost.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # More than any client asks of a full broker at once; each costs some microseconds of everybody's time.
 REQUEST_ELEMENTS_MAX = 100_000
+_API = struct.Struct(">HH")
 
 
 class Handler(NamedTuple):
@@ -27,13 +29,21 @@ class Handler(NamedTuple):
     """The handler has passed its append point when it returns: the connection's next request may start."""
 
 
+class _Route(NamedTuple):
+    """How one API is read in one version, and who handles it."""
+
+    function: "Callable[[Node, Call, Any], Any]"
+    pipelined: bool
+    has_header_tags: bool
+    decode: Callable[[memoryview, int, int], Any]
+
+
 class Dispatcher:
     def __init__(self, node: "Node", handlers: dict[ApiKey, Handler]) -> None:
-        self._node = node
-        self._handlers: dict[int, tuple[int, int, Handler, type]] = {
-            int(key): (*node.api_versions[key], handler, request_class(key)) for key, handler in handlers.items()
-        }
         assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
+        self._node = node
+        self._handlers = {int(key): handler for key, handler in handlers.items()}
+        self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
@@ -43,23 +53,22 @@ class Dispatcher:
         if len(frame) < 8:
             self._malformed(connection, -1, -1, "request shorter than its header")
             return
-        api_key = frame[0] << 8 | frame[1]
-        version = frame[2] << 8 | frame[3]
-        entry = self._handlers.get(api_key)
-        if entry is None or not entry[0] <= version <= entry[1]:
+        api_key, version = api = _API.unpack_from(frame)
+        route = self._routes.get(api) or self._find_route(api_key, version)
+        if route is None:
             self._unsupported(connection, frame, api_key, version)
             return
-        _, _, handler, message_class = entry
+        function, pipelined, has_header_tags, decode = route
         try:
-            header = read_request_header(frame)
-            request: Any = decode(message_class, version, frame, header.body, REQUEST_ELEMENTS_MAX)
+            correlation_id, client_id, body = read_known_header(frame, has_header_tags)
+            request = decode(frame, body, REQUEST_ELEMENTS_MAX)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
         self.calls[api_key] += 1
-        call = Call(connection, api_key, version, header.correlation_id, header.client_id)
+        call = Call(connection, api_key, version, correlation_id, client_id)
         try:
-            answer = handler.function(self._node, call, request)
+            answer = function(self._node, call, request)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
@@ -67,11 +76,25 @@ class Dispatcher:
             self.failed(call, error)
             return
         if type(answer) is Promise:
-            connection.park(call, answer, gate=None if handler.pipelined else answer)
+            connection.park(call, answer, gate=None if pipelined else answer)
         elif type(answer) is Staged:
             connection.park(call, answer.answer, gate=answer.appended)
         else:
             connection.answer(call, answer)
+
+    def _find_route(self, api_key: int, version: int) -> _Route | None:
+        """Made when a version is first asked for; None for what this broker does not speak."""
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            return None
+        key = ApiKey(api_key)
+        low, high = self._node.api_versions[key]
+        if not low <= version <= high:
+            return None
+        decode = whole_decoder(f"{key.camel_name}Request", version)
+        route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode)
+        self._routes[api_key, version] = route
+        return route
 
     def _unsupported(self, connection: Connection, frame: memoryview, api_key: int, version: int) -> None:
         if api_key != ApiKey.API_VERSIONS:

@@ -10,7 +10,7 @@ from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSAC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
-from fencepost.coordinators.runtime import APPENDED, AppendOutcome, CoordinatorRuntime
+from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, CoordinatorRuntime
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # What one step of loading reads before others get their turn.
 LOAD_STEP_BYTES = 1_048_576
 TOMBSTONE_RETENTION_MIN_MS = 3_600_000
-_DURABLE = Promise.resolved(APPENDED)
 
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[str, str]]:
@@ -71,8 +70,10 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
         producer_epoch: int = -1,
         transactional: bool = False,
         verification_guard: VerificationGuard | None = None,
+        now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
-        now_ms = node.clock.wall_ms()
+        if now_ms is None:
+            now_ms = node.clock.wall_ms()
         target = node.partition(topic, partition)
         if len(records) == 1 and not transactional:
             last_offset = target.append_record(*records[0], now_ms)
@@ -85,7 +86,7 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
             )
             last_offset = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard).last_offset
         if last_offset < target.log.high_watermark and target.failure is None:
-            return _DURABLE
+            return DURABLE
         promise: Promise[AppendOutcome] = Promise()
 
         def durable(error: KafkaError | None) -> None:
@@ -141,5 +142,4 @@ class Loader:
         self._node.events.emit(DamageFound(self._topic, index, f"no coordinator for it: {error}"))
 
     def _finish(self, index: int) -> None:
-        clock = self._node.clock
-        self._runtime.finish_loading(index, Now(clock.monotonic_ms(), clock.wall_ms()))
+        self._runtime.finish_loading(index, Now.of(self._node.clock))

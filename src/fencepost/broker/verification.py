@@ -5,7 +5,7 @@ the log hands out must still be the current one when the batch is appended, so t
 overtaken opens nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
@@ -43,7 +43,7 @@ def ask_coordinator(
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    partitions: Iterable[TopicPartition],
+    partitions: Collection[TopicPartition],
     *,
     adds: bool,
 ) -> Promise[dict[TopicPartition, ErrorCode]]:

@@ -35,6 +35,8 @@ class AppendOutcome(NamedTuple):
 
 
 APPENDED = AppendOutcome(ErrorCode.NONE)
+DURABLE = Promise.resolved(APPENDED)
+"""What an append answers that has nothing to wait for."""
 
 
 class Append(Protocol):
@@ -49,7 +51,9 @@ class Append(Protocol):
         producer_epoch: int = NO_PRODUCER_EPOCH,
         transactional: bool = False,
         verification_guard: VerificationGuard | None = None,
-    ) -> Promise[AppendOutcome]: ...
+        now_ms: int | None = None,
+    ) -> Promise[AppendOutcome]:
+        """`now_ms` is what the records are stamped with; None: whoever appends looks at the clock."""
 
 
 class StateMachine(Protocol[Applied]):
@@ -84,6 +88,14 @@ class ShardState(enum.Enum):
     NOT_OWNER = enum.auto()
     LOADING = enum.auto()
     ACTIVE = enum.auto()
+
+
+Done = Callable[[ErrorCode, Now], None]
+"""How a write ended, and when."""
+
+
+# By itself: every call asks for it, and asking the class takes ten times as long.
+_LOADING = ShardState.LOADING
 
 
 class Written(NamedTuple):
@@ -245,21 +257,53 @@ class CoordinatorRuntime(Generic[M, E]):
                 producer_epoch=producer_epoch,
                 transactional=producer_id != NO_PRODUCER_ID,
                 verification_guard=verification_guard,
+                now_ms=None if now is None else now.wall_ms,
             )
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
-        if outcome.done:
-            error_code = outcome.value.error_code
-            if error_code is not ErrorCode.NONE:
-                self._events(WriteFailed(self.topic, partition, error_code, 0))
-                return Promise.resolved(Written(error_code, now or self._now()))
-            if not shard.pending:
-                # Nobody to wait for, as always without a sync: nothing will have to be undone.
-                if replay:
-                    for position, entry in enumerate(entries, shard.next_position):
-                        shard.machine.replay(position, producer_id, entry)
-                shard.next_position += len(entries)
-                return Promise.resolved(Written(ErrorCode.NONE, now or self._now()))
+        if outcome is not DURABLE or shard.pending:
+            return self._await(partition, shard, entries, outcome, replay=replay, producer_id=producer_id, now=now)
+        # Nobody to wait for, as always without a sync: nothing will have to be undone.
+        if replay:
+            for position, entry in enumerate(entries, shard.next_position):
+                shard.machine.replay(position, producer_id, entry)
+        shard.next_position += len(entries)
+        return Promise.resolved(Written(ErrorCode.NONE, now or self._now()))
+
+    def write(self, partition: int, entry: E, done: Done, now: Now) -> None:
+        """`schedule_write` of one entry outside a transaction, without a promise where there is nothing to wait for."""
+        shard = self._active(partition)
+        try:
+            outcome = self._append(partition, (self._encode(entry),), now_ms=now.wall_ms)
+        except KafkaError as error:
+            outcome = Promise.resolved(AppendOutcome(error.code))
+        if outcome is not DURABLE or shard.pending:
+            waiting = self._await(partition, shard, (entry,), outcome, now=now)
+            waiting.then(lambda written: done(written.error, written.now))
+            return
+        shard.machine.replay(shard.next_position, NO_PRODUCER_ID, entry)
+        shard.next_position += 1
+        done(ErrorCode.NONE, now)
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker of a transaction became durable in this partition."""
+        self._active(partition).machine.end_transaction(producer_id, committed)
+
+    def _await(
+        self,
+        partition: int,
+        shard: _Shard[M, E],
+        entries: Sequence[E],
+        outcome: Promise[AppendOutcome],
+        *,
+        replay: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        now: Now | None,
+    ) -> Promise[Written]:
+        """Take a place in line for what was appended and is not durable yet, or tell that it was not appended."""
+        if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
+            self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
+            return Promise.resolved(Written(outcome.value.error_code, now or self._now()))
         write: _Write[E] = _Write(entries if replay else (), producer_id)
         if self._apply_when is ApplyWhen.APPENDED:
             self._apply(shard, write)
@@ -267,10 +311,6 @@ class CoordinatorRuntime(Generic[M, E]):
         shard.pending.append(write)
         outcome.then(lambda appended: self._settle(partition, shard, write, appended))
         return write.done
-
-    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A marker of a transaction became durable in this partition."""
-        self._active(partition).machine.end_transaction(producer_id, committed)
 
     def _after_pending(self, shard: _Shard[M, E]) -> Promise[Written]:
         if not shard.pending:
@@ -326,9 +366,9 @@ class CoordinatorRuntime(Generic[M, E]):
         shard = self._shards.get(partition)
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if shard.state is ShardState.LOADING:
+        if shard.state is _LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def _now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return Now.of(self._clock)

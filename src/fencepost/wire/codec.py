@@ -49,16 +49,29 @@ _SPARE_BYTES = {"AlterUserScramCredentialsRequest": 1}
 """librdkafka ends this one with a byte too many, and Apache Kafka does not look."""
 
 
+@cache
+def whole_decoder(name: str, version: int) -> Callable[[memoryview, int, int], Any]:
+    """Reads a message that fills a buffer from an offset to its end, of at most so many array elements."""
+    read = decoder(name, version)
+    spare_bytes = _SPARE_BYTES.get(name, 0)
+
+    def decode_whole(view: memoryview, offset: int, elements_max: int) -> Any:
+        size = len(view)
+        try:
+            message, end = read(view, offset, size, [elements_max])
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise MalformedMessage(f"{name} v{version}: {error}") from None
+        if size - end > spare_bytes:
+            raise MalformedMessage(f"{name} v{version}: {size - end} bytes too many")
+        return message
+
+    return decode_whole
+
+
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX) -> M:
     """A message that fills the buffer from `offset` to its end."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
-    try:
-        message, end = decoder(cls.schema_name, version)(view, offset, len(view), [elements_max])  # type: ignore[attr-defined]
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
-    if end != len(buffer) and len(buffer) - end > _SPARE_BYTES.get(cls.schema_name, 0):  # type: ignore[attr-defined]
-        raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes too many")
-    return message  # type: ignore[no-any-return]
+    return whole_decoder(cls.schema_name, version)(view, offset, elements_max)  # type: ignore[attr-defined, no-any-return]
 
 
 def encode_into(message: Any, version: int, append: Callable[[Buffer], None]) -> None:

@@ -1,6 +1,7 @@
 """Request and response headers, and frames with their length in front. The bodies are the codec's."""
 
 import struct
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.ports import Buffer
@@ -9,6 +10,7 @@ from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, encoder, j
 from fencepost.wire.errors import MalformedMessage
 
 _HEADER = struct.Struct(">hhih")
+_HEADER_BYTES = _HEADER.size
 _PREFIX = struct.Struct(">ii")
 FIXED_HEADER_BYTES = 8
 CLIENT_ID_BYTES_MAX = 4096
@@ -28,27 +30,36 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: memoryview, is_known: bool = True) -> RequestHeader:
     """The header of a frame. For an unknown API or version (`is_known` false) only the fixed part can be trusted."""
     try:
-        api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        api_key, version, correlation_id, _ = _HEADER.unpack_from(frame)
     except struct.error:
         raise MalformedMessage("request shorter than its header") from None
     if not is_known:
         return RequestHeader(api_key, version, correlation_id, None, len(frame))
-    end = 10
+    return RequestHeader(api_key, version, *read_known_header(frame, is_flexible(api_key, version)))
+
+
+def read_known_header(frame: memoryview, flexible: bool) -> tuple[int, str | None, int]:
+    """Correlation id and client id of a frame whose API and version are known, and where its body starts."""
+    try:
+        _, _, correlation_id, length = _HEADER.unpack_from(frame)
+    except struct.error:
+        raise MalformedMessage("request shorter than its header") from None
+    end = _HEADER_BYTES
     client_id = None
     if length >= 0:
         end += length
         if end > len(frame) or length > CLIENT_ID_BYTES_MAX:
             raise MalformedMessage("client id longer than the request")
         try:
-            client_id = str(frame[10:end], "utf-8")
+            client_id = str(frame[_HEADER_BYTES:end], "utf-8")
         except UnicodeDecodeError:
             raise MalformedMessage("client id is not UTF-8") from None
     elif length != -1:
         raise MalformedMessage("negative length of client id")
-    if is_flexible(api_key, version):
+    if flexible:
         # No client sends tags here, but one could.
         end = end + 1 if end < len(frame) and not frame[end] else _skip_tags(frame, end)
-    return RequestHeader(api_key, version, correlation_id, client_id, end)
+    return correlation_id, client_id, end
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
@@ -76,13 +87,15 @@ def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
     raise MalformedMessage("unsigned varint of more than 5 bytes")
 
 
+@cache
+def _has_response_tags(api_key: int, version: int) -> bool:
+    # ApiVersions answers in the oldest header, so that a client can read it before it knows anything.
+    return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
+
+
 def response_frame(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
     """A whole response, length included, in pieces ready to be written."""
-    # ApiVersions answers in the oldest header, so that a client can read it before it knows anything.
-    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version):
-        pieces: list[Buffer] = [b"", b"\0"]
-    else:
-        pieces = [b""]
+    pieces: list[Buffer] = [b"", b"\0"] if _has_response_tags(api_key, version) else [b""]
     encoder(message.schema_name, version)(message, pieces.append)
     size = 4 + sum(map(len, pieces))
     pieces[0] = _PREFIX.pack(size, correlation_id)
@@ -106,6 +119,6 @@ def read_response(cls: type[M], api_key: int, version: int, frame: Buffer) -> tu
     if len(view) < 4:
         raise MalformedMessage("response shorter than its header")
     position = 4
-    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version):
+    if _has_response_tags(api_key, version):
         position = _skip_tags(view, position)
     return int.from_bytes(view[:4], "big", signed=True), decode(cls, version, view, position)

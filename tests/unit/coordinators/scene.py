@@ -8,7 +8,7 @@ from fencepost.config import broker_config
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.coordinators.journal import JournalRecord, decode_entry
-from fencepost.coordinators.runtime import AppendOutcome
+from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.promise import Promise
 from fencepost.wire import messages
 from fencepost.wire.batch import ControlType, build_batch, control_batch
@@ -90,6 +90,7 @@ class Scene(GroupCalls):
         producer_epoch: int = -1,
         transactional: bool = False,
         verification_guard: object = None,
+        now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
         if self.failures:
             return Promise.resolved(AppendOutcome(self.failures.pop(0)))
@@ -104,7 +105,7 @@ class Scene(GroupCalls):
         self.end_offset += len(records)
         outcome = AppendOutcome(ErrorCode.NONE)
         if not self.is_disk_slow:
-            return Promise.resolved(outcome)
+            return DURABLE
         promise: Promise[AppendOutcome] = Promise()
         self.unsynced.append((promise, outcome))
         return promise

@@ -7,7 +7,7 @@ import pytest
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import WriteFailed
 from fencepost.coordinators.journal import JournalRecord
-from fencepost.coordinators.runtime import AppendOutcome, ApplyWhen, CoordinatorRuntime, ShardState
+from fencepost.coordinators.runtime import DURABLE, AppendOutcome, ApplyWhen, CoordinatorRuntime, ShardState
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -50,6 +50,7 @@ class Machinery:
     def __init__(self, apply_when: ApplyWhen = ApplyWhen.APPENDED) -> None:
         self.appended: list[tuple[Sequence[JournalRecord], Promise[AppendOutcome]]] = []
         self.refusal: KafkaError | None = None
+        self.is_durable_at_once = False
         self.events: list[object] = []
         self.runtime: CoordinatorRuntime[Total, str] = CoordinatorRuntime(
             "__words", lambda partition: Total(), Words(), self._append, self, self.events.append, apply_when=apply_when
@@ -65,7 +66,7 @@ class Machinery:
     def _append(self, partition: int, records: Sequence[JournalRecord], **_: object) -> Promise[AppendOutcome]:
         if self.refusal is not None:
             raise self.refusal
-        promise: Promise[AppendOutcome] = Promise()
+        promise: Promise[AppendOutcome] = DURABLE if self.is_durable_at_once else Promise()
         self.appended.append((records, promise))
         return promise
 
@@ -137,6 +138,37 @@ def test_a_refused_append_applies_nothing() -> None:
     machinery.refusal = KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
     assert machinery.runtime.schedule_write(0, ["a"]).value.error is ErrorCode.MESSAGE_TOO_LARGE
     assert machinery.words == []
+
+
+def test_one_entry_that_is_durable_at_once_is_applied_and_told_at_once() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    machinery.is_durable_at_once = True
+    told: list[tuple[ErrorCode, Now, list[str]]] = []
+    for word in "ab":
+        machinery.runtime.write(0, word, lambda error, now: told.append((error, now, list(machinery.words))), NOW)
+    assert told == [(ErrorCode.NONE, NOW, ["a"]), (ErrorCode.NONE, NOW, ["a", "b"])]
+    assert machinery.runtime.machine(0).positions == [0, 1]
+
+
+def test_one_entry_that_is_not_durable_yet_waits_in_line() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    told: list[tuple[str, ErrorCode]] = []
+    for word in "ab":
+        machinery.runtime.write(0, word, lambda error, _, word=word: told.append((word, error)), NOW)  # type: ignore[misc]
+    assert (machinery.words, told) == ([], [])
+    machinery.outcome(0)
+    machinery.outcome(1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert told == [("a", ErrorCode.NONE), ("b", ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert machinery.words == ["a"]
+
+
+def test_one_entry_that_was_refused_applies_nothing() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    machinery.refusal = KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+    told: list[ErrorCode] = []
+    machinery.runtime.write(0, "a", lambda error, _: told.append(error), NOW)
+    assert (machinery.words, told) == ([], [ErrorCode.MESSAGE_TOO_LARGE])
+    assert machinery.events[-1] == WriteFailed("__words", 0, ErrorCode.MESSAGE_TOO_LARGE, 0)
 
 
 def test_positions_grow_with_the_log_whatever_becomes_of_the_writes() -> None:

@@ -15,11 +15,14 @@ from fencepost.promise import Promise
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+# A named tuple's own constructor is a Python function; this one is made with every call.
+_new_tuple = tuple.__new__
 Method = Callable[[Any, Any, int, Caller, Now], Promise[Any]]
 
 
 def caller_of(call: Call) -> Caller:
-    return Caller(call.client_id or "", call.client_host, call.connection.number)
+    connection = call.connection
+    return _new_tuple(Caller, (call.client_id or "", connection.peer_host, connection.number))
 
 
 def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, *, pipelined: bool = False) -> Handler:
@@ -39,17 +42,23 @@ def routed_or_dropped(host_of: Callable[[Node], CoordinatorHost[Any]], method: M
     def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
-        if answer.done and type(answer.value) is not DropConnection:
-            return answer.value
-        reply: Promise[Any] = Promise()
-
-        def answered(message: Any) -> None:
-            if type(message) is DropConnection:
-                call.connection.close("a delayed call on a connection that its client has replaced")
-            else:
-                reply.resolve(message)
-
-        answer.then(answered)
-        return reply
+        if answer.done:
+            message = answer.value
+            if type(message) is not DropConnection:
+                return message
+        return _unless_dropped(call, answer)
 
     return Handler(handle)
+
+
+def _unless_dropped(call: Call, answer: Promise[Any]) -> Promise[Any]:
+    reply: Promise[Any] = Promise()
+
+    def answered(message: Any) -> None:
+        if type(message) is DropConnection:
+            call.connection.close("a delayed call on a connection that its client has replaced")
+        else:
+            reply.resolve(message)
+
+    answer.then(answered)
+    return reply

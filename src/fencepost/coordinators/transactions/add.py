@@ -8,7 +8,7 @@ waited together are written together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.end import check_identity
@@ -20,8 +20,9 @@ from fencepost.coordinators.transactions.metadata import (
     TopicPartition,
     TransactionMetadata,
     TransactionRecord,
+    transaction_record,
 )
-from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import AT_REST, ONGOING, PREPARED
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -51,15 +52,21 @@ def decide_add(
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
     if record.is_kept:
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
-    if record.state is TransactionState.ONGOING and partitions <= record.partitions:
+    if record.state is ONGOING and partitions <= record.partitions:
         return None
-    return record._replace(
-        state=TransactionState.ONGOING,
-        partitions=record.partitions | partitions,
-        previous_producer_id=record.producer_id,
+    return transaction_record(
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        timeout_ms=record.timeout_ms,
+        state=ONGOING,
+        partitions=record.partitions | partitions if record.partitions else partitions,
         start_timestamp_ms=now.wall_ms if record.state in AT_REST else record.start_timestamp_ms,
         last_update_timestamp_ms=now.wall_ms,
+        previous_producer_id=record.producer_id,
+        next_producer_id=record.next_producer_id,
+        next_producer_epoch=record.next_producer_epoch,
         client_transaction_version=transaction_version,
+        last_producer_epoch=record.last_producer_epoch,
     )
 
 
@@ -76,15 +83,16 @@ def decide_verify(
     if record.is_kept:
         raise Refused(ErrorCode.INVALID_TXN_STATE, RefusalCause.KEPT_PREPARED)
     verified = dict.fromkeys(partitions, ErrorCode.NONE)
-    if not record.partitions.issuperset(partitions):
+    if not record.partitions.issuperset(verified):
         for partition in verified.keys() - record.partitions:
             verified[partition] = ErrorCode.TRANSACTION_ABORTABLE
     return verified
 
 
 class Adds:
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, now: Callable[[], Now]) -> None:
         self._ledger = ledger
+        self._now = now
         ledger.when_idle = self._wake
 
     def add(self, call: AddCall, now: Now) -> Promise[ErrorCode | DropConnection]:
@@ -101,8 +109,12 @@ class Adds:
             return call.reply
         if metadata.is_busy and call.deadline_ms > now.monotonic_ms:
             self._wait(metadata, call)
+            return call.reply
+        decided = self._decide_one(metadata, call, now)
+        if isinstance(decided, TransactionRecord):
+            self._write(metadata, decided, (call,), now)
         else:
-            self._decide(metadata, [call], now)
+            call.reply.resolve(decided)
         return call.reply
 
     def verify(
@@ -111,7 +123,6 @@ class Adds:
         given: ProducerPair,
         partitions: Collection[TopicPartition],
         caller: Caller,
-        now: Now,
     ) -> dict[TopicPartition, ErrorCode]:
         metadata = None
         try:
@@ -120,7 +131,7 @@ class Adds:
             metadata = self._ledger.find(transactional_id)
             return decide_verify(metadata, given, partitions)
         except KafkaError as refusal:
-            self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, now)
+            self._ledger.refused("verify", transactional_id, metadata, given, refusal, caller, self._now())
             return dict.fromkeys(partitions, refusal.code)
 
     def _decide(self, metadata: TransactionMetadata, calls: list[AddCall], now: Now) -> None:
@@ -132,33 +143,42 @@ class Adds:
         answers: list[tuple[AddCall, ErrorCode | DropConnection]] = []
         target: TransactionRecord | None = None
         for call in calls:
-            try:
-                if metadata.pending_state is not None:
-                    raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
-                check_identity(metadata.record, call.given)
-                if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
-                    metadata.guard.dropped(_signature(call))
-                    answers.append((call, DROP_CONNECTION))
-                    continue
-                own_target = decide_add(metadata, call.partitions, call.transaction_version, now)
-            except KafkaError as refusal:
-                self._tell_refusal(call, metadata, refusal, now)
-                answers.append((call, refusal.code))
-                continue
-            if call.is_guarded:
-                self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
-            if own_target is None:
-                answers.append((call, ErrorCode.NONE))
+            decided = self._decide_one(metadata, call, now)
+            if not isinstance(decided, TransactionRecord):
+                answers.append((call, decided))
                 continue
             admitted.append(call)
-            partitions = own_target.partitions if target is None else target.partitions | own_target.partitions
-            target = own_target if target is None else target._replace(partitions=partitions)
+            if target is None:
+                target = decided
+            else:
+                target = target._replace(partitions=target.partitions | decided.partitions)
         if target is not None:
             self._write(metadata, target, admitted, now)
         for call, answer in answers:
             call.reply.resolve(answer)
 
-    def _write(self, metadata: TransactionMetadata, target: TransactionRecord, calls: list[AddCall], now: Now) -> None:
+    def _decide_one(
+        self, metadata: TransactionMetadata, call: AddCall, now: Now
+    ) -> TransactionRecord | ErrorCode | DropConnection:
+        """The record that a call wants written, or its answer if there is nothing to write."""
+        try:
+            if metadata.pending_state is not None:
+                raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
+            check_identity(metadata.record, call.given)
+            if call.is_guarded and self._ledger.is_ghost(metadata, call.operation, call.given, call.caller, now):
+                metadata.guard.dropped(_signature(call))
+                return DROP_CONNECTION
+            target = decide_add(metadata, call.partitions, call.transaction_version, now)
+        except KafkaError as refusal:
+            self._tell_refusal(call, metadata, refusal, now)
+            return refusal.code
+        if call.is_guarded:
+            self._ledger.admitted(metadata, call.operation, call.given, call.caller, _signature(call), now)
+        return ErrorCode.NONE if target is None else target
+
+    def _write(
+        self, metadata: TransactionMetadata, target: TransactionRecord, calls: Iterable[AddCall], now: Now
+    ) -> None:
         if metadata.record.state in AT_REST:
             metadata.guard.transaction_began()
 

@@ -47,41 +47,33 @@ class AddRequests:
     ) -> Promise[AddPartitionsToTxnResponse | DropConnection]:
         if version >= BROKER_VERSION:
             return self._add_for_brokers(request, version, caller, now)
-        reply: Promise[AddPartitionsToTxnResponse | DropConnection] = Promise()
-        partitions = _partitions(request.v3_and_below_topics)
-        given = ProducerPair(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-
-        def answer(errors: Errors) -> None:
-            results = _topic_results(request.v3_and_below_topics, errors)
-            reply.resolve(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
-
-        def added(error: ErrorCode | DropConnection) -> None:
-            if isinstance(error, DropConnection):
-                reply.resolve(error)
-            else:
-                answer(dict.fromkeys(partitions, _for_version(error, version)))
-
-        spoiled = self._check_partitions(partitions, is_client=True)
+        topics = request.v3_and_below_topics
+        spoiled = self._check_partitions(topics, is_client=True)
         if spoiled:
-            answer(spoiled)
-            return reply
+            results = _topic_results(topics, spoiled)
+            return Promise.resolved(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
         call = AddCall(
             "AddPartitionsToTxn",
             request.v3_and_below_transactional_id,
-            given,
-            frozenset(partitions),
+            ProducerPair(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            frozenset(_partitions(topics)),
             PROTOCOL_1,
             caller,
             now.monotonic_ms + self._wait_ms,
             is_guarded=True,
         )
-        self._adds.add(call, now).then(added)
-        return reply
+
+        def answer(error: ErrorCode | DropConnection) -> AddPartitionsToTxnResponse | DropConnection:
+            if isinstance(error, DropConnection):
+                return error
+            results = _same_results(topics, _for_version(error, version))
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+        return self._adds.add(call, now).map(answer)
 
     def add_offsets(
         self, request: AddOffsetsToTxnRequest, version: int, caller: Caller, now: Now
     ) -> Promise[AddOffsetsToTxnResponse | DropConnection]:
-        reply: Promise[AddOffsetsToTxnResponse | DropConnection] = Promise()
         call = AddCall(
             "AddOffsetsToTxn",
             request.transactional_id,
@@ -93,14 +85,12 @@ class AddRequests:
             is_guarded=True,
         )
 
-        def added(error: ErrorCode | DropConnection) -> None:
+        def answer(error: ErrorCode | DropConnection) -> AddOffsetsToTxnResponse | DropConnection:
             if isinstance(error, DropConnection):
-                reply.resolve(error)
-            else:
-                reply.resolve(AddOffsetsToTxnResponse(error_code=_for_version(error, version)))
+                return error
+            return AddOffsetsToTxnResponse(error_code=_for_version(error, version))
 
-        self._adds.add(call, now).then(added)
-        return reply
+        return self._adds.add(call, now).map(answer)
 
     def _add_for_brokers(
         self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
@@ -131,12 +121,11 @@ class AddRequests:
     ) -> Promise[Errors]:
         partitions = _partitions(transaction.topics)
         given = ProducerPair(transaction.producer_id, transaction.producer_epoch)
-        spoiled = self._check_partitions(partitions, is_client=False)
+        spoiled = self._check_partitions(transaction.topics, is_client=False)
         if spoiled:
             return Promise.resolved(spoiled)
         if transaction.verify_only:
-            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller, now))
-        answer: Promise[Errors] = Promise()
+            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller))
         call = AddCall(
             "AddPartitionsToTxn",
             transaction.transactional_id,
@@ -146,20 +135,25 @@ class AddRequests:
             caller,
             now.monotonic_ms + self._wait_ms,
         )
-        self._adds.add(call, now).then(lambda error: answer.resolve(everywhere(partitions, error)))
-        return answer
+        return self._adds.add(call, now).map(lambda error: everywhere(partitions, error))
 
-    def _check_partitions(self, partitions: list[TopicPartition], *, is_client: bool) -> Errors | None:
+    def _check_partitions(self, topics: list[RequestedTopic], *, is_client: bool) -> Errors | None:
         """All or nothing: with one bad partition none is added."""
         errors: Errors = {}
-        for topic, partition in partitions:
-            if is_client and topic in _CLIENTS_MAY_NOT_ADD:
-                errors[topic, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not 0 <= partition < (self._topics.partition_count_of(topic) or 0):
-                errors[topic, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for topic in topics:
+            name = topic.name
+            if is_client and name in _CLIENTS_MAY_NOT_ADD:
+                errors.update(dict.fromkeys(_partitions([topic]), ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            partition_count = self._topics.partition_count_of(name) or 0
+            for partition in topic.partitions:
+                if not 0 <= partition < partition_count:
+                    errors[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not errors:
             return None
-        return {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
+        return {
+            partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in _partitions(topics)
+        }
 
 
 def everywhere(partitions: Iterable[TopicPartition], error: ErrorCode | DropConnection) -> Errors:
@@ -175,6 +169,18 @@ def _for_version(error: ErrorCode, version: int) -> ErrorCode:
 
 def _partitions(topics: Iterable[RequestedTopic]) -> list[TopicPartition]:
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _same_results(topics: Iterable[RequestedTopic], error: ErrorCode) -> list[TopicResult]:
+    return [
+        TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                PartitionResult(partition_index=index, partition_error_code=error) for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def _topic_results(topics: Iterable[RequestedTopic], errors: Errors) -> list[TopicResult]:

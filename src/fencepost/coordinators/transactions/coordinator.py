@@ -5,7 +5,7 @@ and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_
 came nearer. A promise of DropConnection means: close the connection and answer nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now, Topics
@@ -91,7 +91,7 @@ class TransactionCoordinator:
             ghost_protection=config.transaction_ghost_protection_enable,
         )
         self._sweep = Sweep(config, self._ledger, transaction_version)
-        self._adds = Adds(self._ledger)
+        self._adds = Adds(self._ledger, self._now)
         self._add_wait_ms = config.add_partitions_to_txn_retry_backoff_max_ms
         self._add_requests = AddRequests(self._adds, topics, group_partition, self._add_wait_ms)
         self._init_requests = InitRequests(config, self._ledger, next_producer_id, transaction_version)
@@ -139,22 +139,20 @@ class TransactionCoordinator:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         *,
         add: bool,
         caller: Caller = BROKER_ITSELF,
     ) -> Promise[dict[TopicPartition, ErrorCode]]:
         """Before a partition's first write in a transaction: is it part of it (`add`: make it so)?"""
-        now = self._now()
-        wanted = frozenset(partitions)
         given = ProducerPair(producer_id, producer_epoch)
         if not add:
-            return Promise.resolved(self._adds.verify(transactional_id, given, wanted, caller, now))
-        answer: Promise[dict[TopicPartition, ErrorCode]] = Promise()
+            return Promise.resolved(self._adds.verify(transactional_id, given, partitions, caller))
+        now = self._now()
+        wanted = frozenset(partitions)
         deadline_ms = now.monotonic_ms + self._add_wait_ms
         call = AddCall("implicit add", transactional_id, given, wanted, PROTOCOL_2, caller, deadline_ms)
-        self._adds.add(call, now).then(lambda error: answer.resolve(everywhere(wanted, error)))
-        return answer
+        return self._adds.add(call, now).map(lambda error: everywhere(wanted, error))
 
     # Administration
 
@@ -183,4 +181,4 @@ class TransactionCoordinator:
             self._ledger.abandon(metadata)
 
     def _now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+        return Now.of(self._clock)

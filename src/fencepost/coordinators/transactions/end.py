@@ -18,8 +18,16 @@ from fencepost.coordinators.transactions.metadata import (
     TransactionMetadata,
     TransactionRecord,
     is_exhausted,
+    transaction_record,
 )
-from fencepost.coordinators.transactions.transaction_states import AT_REST, COMPLETED_BY, PREPARED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import (
+    AT_REST,
+    COMPLETED_BY,
+    EMPTY,
+    ONGOING,
+    PREPARED,
+    TransactionState,
+)
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from fencepost.wire.errors import ErrorCode
 
@@ -42,13 +50,14 @@ def decide_end_protocol_1(metadata: TransactionMetadata, is_commit: bool, now: N
     record = metadata.record
     if metadata.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
-    if record.state is TransactionState.ONGOING:
-        return _prepared(record, is_commit, record.client_pair, NO_PRODUCER_ID, now, PROTOCOL_1)
+    if record.state is ONGOING:
+        last = record.last_producer_epoch
+        return _prepared(record, is_commit, record.client_pair, NO_PRODUCER_ID, now, PROTOCOL_1, last)
     if record.state is _COMPLETED_AS[is_commit]:
         return None
     if record.state is _PREPARED_BY[is_commit]:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.COMPLETING)
-    is_empty = record.state is TransactionState.EMPTY
+    is_empty = record.state is EMPTY
     cause = RefusalCause.NOTHING_OPEN if is_empty else RefusalCause.OTHER_OUTCOME
     raise Refused(ErrorCode.INVALID_TXN_STATE, cause)
 
@@ -64,7 +73,7 @@ def decide_end_protocol_2(
     if metadata.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, RefusalCause.BUSY)
     is_retry = _check_identity_protocol_2(record, given)
-    if record.state is TransactionState.ONGOING:
+    if record.state is ONGOING:
         return _bumped(record, is_commit, now, next_producer_id)
     if record.state in PREPARED:
         if record.state is _PREPARED_BY[is_commit]:
@@ -89,7 +98,7 @@ def _check_identity_protocol_2(record: TransactionRecord, given: ProducerPair) -
     is_retry = is_overflow_retry or current.producer_epoch == given.producer_epoch + 1
     if record.state in PREPARED:
         is_valid = is_retry and not is_overflow_retry
-    elif record.state in (TransactionState.ONGOING, TransactionState.EMPTY):
+    elif record.state in (ONGOING, EMPTY):
         is_valid, is_retry = is_current, False
     else:
         # The coordinator's own abort may have used the reserved epoch, which no client may have.
@@ -110,9 +119,7 @@ def _bumped(
     # A kept transaction never meets the last epoch: keeping rotates before that.
     rotated_to = next_producer_id() if is_exhausted(client.producer_epoch) else NO_PRODUCER_ID
     bumped = ProducerPair(client.producer_id, min(client.producer_epoch + 1, EPOCH_MAX))
-    return _prepared(record, is_commit, bumped, rotated_to, now, PROTOCOL_2)._replace(
-        last_producer_epoch=client.producer_epoch
-    )
+    return _prepared(record, is_commit, bumped, rotated_to, now, PROTOCOL_2, client.producer_epoch)
 
 
 def fenced_record(record: TransactionRecord, now: Now, transaction_version: int) -> TransactionRecord:
@@ -120,9 +127,8 @@ def fenced_record(record: TransactionRecord, now: Now, transaction_version: int)
     client = record.client_pair
     bumped = ProducerPair(client.producer_id, min(client.producer_epoch + 1, EPOCH_MAX))
     protocol = PROTOCOL_2 if transaction_version >= PROTOCOL_2 else PROTOCOL_1
-    aborted = _prepared(record, False, bumped, NO_PRODUCER_ID, now, protocol)
     last = client.producer_epoch if protocol == PROTOCOL_2 else NO_PRODUCER_EPOCH
-    return aborted._replace(last_producer_epoch=last)
+    return _prepared(record, False, bumped, NO_PRODUCER_ID, now, protocol, last)
 
 
 def _prepared(
@@ -132,25 +138,30 @@ def _prepared(
     rotated_to: int,
     now: Now,
     client_transaction_version: int,
+    last_producer_epoch: int,
 ) -> TransactionRecord:
     """The decision, as it will be written. `client` is the client's pair after it."""
     if client.producer_id == record.producer_id:
         marker_epoch = client.producer_epoch
-        next_pair = ProducerPair(rotated_to, NO_PRODUCER_EPOCH)
+        next_id, next_epoch = rotated_to, NO_PRODUCER_EPOCH
     else:
         # Kept over a rotation: the data lies under the old producer id, whose own epoch fences its writer.
         marker_epoch = min(record.producer_epoch + 1, EPOCH_MAX)
-        next_pair = client
-    return record._replace(
+        next_id, next_epoch = client
+    return transaction_record(
+        producer_id=record.producer_id,
         producer_epoch=marker_epoch,
-        next_producer_id=next_pair.producer_id,
-        next_producer_epoch=next_pair.producer_epoch,
-        previous_producer_id=record.producer_id,
+        timeout_ms=record.timeout_ms,
         state=_PREPARED_BY[is_commit],
+        partitions=record.partitions,
         # A transaction that nothing was added to begins as it ends.
         start_timestamp_ms=now.wall_ms if record.state in AT_REST else record.start_timestamp_ms,
         last_update_timestamp_ms=now.wall_ms,
+        previous_producer_id=record.producer_id,
+        next_producer_id=next_id,
+        next_producer_epoch=next_epoch,
         client_transaction_version=client_transaction_version,
+        last_producer_epoch=last_producer_epoch,
     )
 
 
@@ -160,15 +171,19 @@ def completed_record(record: TransactionRecord, now: Now) -> TransactionRecord:
     # After a rotation the old id is remembered, to know a retry by. A client that kept a transaction had the new one
     # before, and whoever still comes with the old one is a zombie.
     previous_producer_id = producer_id if record.next_producer_epoch >= 0 else record.producer_id
-    return record._replace(
+    return transaction_record(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        timeout_ms=record.timeout_ms,
+        state=COMPLETED_BY[record.state],
+        partitions=frozenset(),
+        start_timestamp_ms=record.start_timestamp_ms,
+        last_update_timestamp_ms=now.wall_ms,
         previous_producer_id=previous_producer_id,
         next_producer_id=NO_PRODUCER_ID,
         next_producer_epoch=NO_PRODUCER_EPOCH,
-        state=COMPLETED_BY[record.state],
-        partitions=frozenset(),
-        last_update_timestamp_ms=now.wall_ms,
+        client_transaction_version=record.client_transaction_version,
+        last_producer_epoch=record.last_producer_epoch,
     )
 
 

@@ -15,7 +15,7 @@ from fencepost.coordinators.transactions.errors import RefusalCause, Refused
 from fencepost.coordinators.transactions.events import AbortCause, ProducerIdRotated
 from fencepost.coordinators.transactions.ghosts import DROP_CONNECTION, DropConnection
 from fencepost.coordinators.transactions.ledger import Ledger
-from fencepost.coordinators.transactions.metadata import NO_PAIR, ProducerPair, TransactionMetadata, TransactionRecord
+from fencepost.coordinators.transactions.metadata import ProducerPair, TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.sweep import tell_abort
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.promise import Promise
@@ -56,9 +56,9 @@ class EndRequests:
                 self._ledger.admitted(metadata, _OPERATION, given, caller, signature, now)
         except KafkaError as refusal:
             self._ledger.refused(_OPERATION, request.transactional_id, metadata, given, refusal, caller, now)
-            return Promise.resolved(_answer(refusal.code, NO_PAIR, version))
+            return Promise.resolved(_refusal(refusal.code, version))
         if target is None:
-            return Promise.resolved(_answer(ErrorCode.NONE, metadata.record.client_pair, version))
+            return Promise.resolved(_answer(metadata.record.client_pair, version))
         return self._write(metadata, target, version, caller, now)
 
     def _write(
@@ -69,9 +69,9 @@ class EndRequests:
 
         def prepared(error: ErrorCode, now: Now) -> None:
             if error is not ErrorCode.NONE:
-                reply.resolve(_answer(error, NO_PAIR, version))
+                reply.resolve(_refusal(error, version))
                 return
-            reply.resolve(_answer(error, pair_after(target), version))
+            reply.resolve(_answer(pair_after(target), version))
             if target.state is TransactionState.PREPARE_ABORT and old.state is TransactionState.ONGOING:
                 tell_abort(self._ledger, metadata.transactional_id, old, target, AbortCause.CLIENT, caller, now)
             if target.next_producer_id not in (NO_PRODUCER_ID, old.next_producer_id):
@@ -84,9 +84,13 @@ class EndRequests:
         return reply
 
 
-def _answer(error: ErrorCode, client: ProducerPair, version: int) -> EndTxnResponse:
+def _answer(client: ProducerPair, version: int) -> EndTxnResponse:
+    if version < PROTOCOL_2_VERSION:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=client.producer_id, producer_epoch=client.producer_epoch)
+
+
+def _refusal(error: ErrorCode, version: int) -> EndTxnResponse:
     if error is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_VERSION:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    if version < PROTOCOL_2_VERSION:
-        return EndTxnResponse(error_code=error)
-    return EndTxnResponse(error_code=error, producer_id=client.producer_id, producer_epoch=client.producer_epoch)
+    return EndTxnResponse(error_code=error)

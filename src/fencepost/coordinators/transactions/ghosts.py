@@ -68,7 +68,8 @@ class GhostGuard:
         newest_when_dropped = self._dropped.pop(signature, None) if self._dropped else None
         if newest_when_dropped is not None and connection > newest_when_dropped:
             self._returned += 1
-        self.newest_connection = max(self.newest_connection, connection)
+        if connection > self.newest_connection:
+            self.newest_connection = connection
         if self._returned < RETURNED_CALLS_MAX or self.is_off:
             return False
         self.is_off = True

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fencepost.coordinators.context import Caller, Now, Topics
-from fencepost.coordinators.runtime import CoordinatorRuntime, Events, Written
+from fencepost.coordinators.runtime import CoordinatorRuntime, Done, Events
 from fencepost.coordinators.timers import Timers
 from fencepost.coordinators.transactions.end import completed_record
 from fencepost.coordinators.transactions.errors import RefusalCause, Refused
@@ -35,9 +35,10 @@ from fencepost.coordinators.transactions.transaction_states import COMPLETED_BY,
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 TransactionRuntime = CoordinatorRuntime[TransactionShard, TransactionEntry]
-Done = Callable[[ErrorCode, Now], None]
 
 RETRY_BACKOFF_MS = 100
+# A named tuple's own constructor is a Python function; entries are made for every write.
+_new_tuple = tuple.__new__
 
 _WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -142,29 +143,31 @@ class Ledger:
         metadata.begin(target.state)
 
         def prepared(error: ErrorCode, now: Now) -> None:
-            if error is ErrorCode.NONE:
-                self._begin_completion(metadata)
+            if error is not ErrorCode.NONE:
+                done(error, now)
+                return
+            self._begin_completion(metadata)
             done(error, now)
-            if error is ErrorCode.NONE and not metadata.is_abandoned:
+            if not metadata.is_abandoned:
                 self._order_markers(metadata, now)
 
         self._write_begun(metadata, target, prepared, now)
 
     def _write_begun(self, metadata: TransactionMetadata, target: TransactionRecord, done: Done, now: Now) -> None:
         metadata.check(target)
-        entry = TransactionEntry(metadata.transactional_id, target)
 
-        def written(outcome: Written) -> None:
-            error = _WRITE_ERRORS.get(outcome.error, outcome.error)
+        def written(error: ErrorCode, now: Now) -> None:
             if error is ErrorCode.NONE:
-                self.when_applied(metadata, outcome.now)
+                self.when_applied(metadata, now)
             else:
+                error = _WRITE_ERRORS.get(error, error)
                 metadata.cancel()
-            done(error, outcome.now)
+            done(error, now)
             if metadata.waiters and not metadata.is_busy:
-                self.when_idle(metadata, outcome.now)
+                self.when_idle(metadata, now)
 
-        self.runtime.schedule_write(metadata.partition, (entry,), now=now).then(written)
+        entry = _new_tuple(TransactionEntry, (metadata.transactional_id, target))
+        self.runtime.write(metadata.partition, entry, written, now)
 
     # Completing
 
@@ -248,25 +251,20 @@ class Ledger:
     def _complete(self, metadata: TransactionMetadata, now: Now) -> None:
         target = completed_record(metadata.record, now)
         metadata.check(target)
-        entry = TransactionEntry(metadata.transactional_id, target)
 
-        def written(outcome: Written) -> None:
-            error = _WRITE_ERRORS.get(outcome.error, outcome.error)
+        def written(error: ErrorCode, now: Now) -> None:
             if error is ErrorCode.NONE:
-                self.when_applied(metadata, outcome.now)
-            elif metadata.is_abandoned:
-                return
-            else:
+                self.when_applied(metadata, now)
+                if metadata.waiters:
+                    self.when_idle(metadata, now)
+            elif not metadata.is_abandoned:
                 # Whatever the reason, a full disk above all: every marker is there, so it ends as it was decided.
-                due_ms = outcome.now.monotonic_ms + RETRY_BACKOFF_MS
+                due_ms = now.monotonic_ms + RETRY_BACKOFF_MS
                 self.timers.schedule(
                     ("complete", metadata.transactional_id), due_ms, lambda now: self._complete(metadata, now)
                 )
-                return
-            if metadata.waiters:
-                self.when_idle(metadata, outcome.now)
 
-        self.runtime.schedule_write(metadata.partition, (entry,), now=now).then(written)
+        self.runtime.write(metadata.partition, TransactionEntry(metadata.transactional_id, target), written, now)
 
     # Giving up
 

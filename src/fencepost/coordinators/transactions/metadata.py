@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.coordinators.transactions.errors import IllegalTransition
 from fencepost.coordinators.transactions.ghosts import GhostGuard
-from fencepost.coordinators.transactions.transaction_states import AT_REST, PREPARED, TransactionState, check_transition
+from fencepost.coordinators.transactions.transaction_states import (
+    AT_REST,
+    EMPTY,
+    ONGOING,
+    PREPARED,
+    TransactionState,
+    check_transition,
+)
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -27,6 +34,9 @@ NO_TIMESTAMP = -1
 PROTOCOL_1 = 0
 """Clients that do not bump their epoch with every transaction; Kafka stores 0 for them."""
 PROTOCOL_2 = 2
+
+# A named tuple's own constructor is a Python function; these are made many times a transaction.
+_new_tuple = tuple.__new__
 
 
 class ProducerPair(NamedTuple):
@@ -63,17 +73,52 @@ class TransactionRecord(NamedTuple):
     def client_pair(self) -> ProducerPair:
         """What the client must present."""
         if self.next_producer_epoch >= 0:
-            return ProducerPair(self.next_producer_id, self.next_producer_epoch)
-        return ProducerPair(self.producer_id, self.producer_epoch)
+            return _new_tuple(ProducerPair, (self.next_producer_id, self.next_producer_epoch))
+        return _new_tuple(ProducerPair, (self.producer_id, self.producer_epoch))
 
     @property
     def is_kept(self) -> bool:
         """A prepared transaction of an earlier client that the present one may only end."""
-        return self.state is TransactionState.ONGOING and self.next_producer_epoch >= 0
+        return self.next_producer_epoch >= 0 and self.state is ONGOING
 
     @property
     def is_two_phase(self) -> bool:
         return self.timeout_ms == TIMEOUT_NEVER_MS
+
+
+def transaction_record(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    state: TransactionState,
+    partitions: frozenset[TopicPartition],
+    start_timestamp_ms: int,
+    last_update_timestamp_ms: int,
+    previous_producer_id: int,
+    next_producer_id: int,
+    next_producer_epoch: int,
+    client_transaction_version: int,
+    last_producer_epoch: int,
+) -> TransactionRecord:
+    """A record with every field given: for the three that each transaction writes, where `_replace` costs too much."""
+    return _new_tuple(
+        TransactionRecord,
+        (
+            producer_id,
+            producer_epoch,
+            timeout_ms,
+            state,
+            partitions,
+            start_timestamp_ms,
+            last_update_timestamp_ms,
+            previous_producer_id,
+            next_producer_id,
+            next_producer_epoch,
+            client_transaction_version,
+            last_producer_epoch,
+        ),
+    )
 
 
 class TransactionMetadata:
@@ -111,12 +156,12 @@ class TransactionMetadata:
     def begin(self, target: TransactionState) -> None:
         """Take the one slot for a change under way."""
         current = self.record.state
-        if self.pending_state is TransactionState.PREPARE_EPOCH_FENCE:
+        if self.pending_state is not None:
+            if self.pending_state is not TransactionState.PREPARE_EPOCH_FENCE:
+                raise IllegalTransition(
+                    self.transactional_id, current.name, target.name, f"{self.pending_state.name} is pending"
+                )
             current = self.pending_state
-        elif self.pending_state is not None:
-            raise IllegalTransition(
-                self.transactional_id, current.name, target.name, f"{self.pending_state.name} is pending"
-            )
         check_transition(self.transactional_id, current, target)
         self.pending_state = target
 
@@ -163,13 +208,13 @@ def _contradiction(old: TransactionRecord, new: TransactionRecord) -> str | None
     if new.state in AT_REST:
         if new.partitions:
             return "partitions outside of a transaction"
-        if (new.start_timestamp_ms == NO_TIMESTAMP) != (new.state is TransactionState.EMPTY):
+        if (new.start_timestamp_ms == NO_TIMESTAMP) != (new.state is EMPTY):
             return "a start time only belongs to a transaction"
-    elif new.state is TransactionState.ONGOING:
-        if old.state is TransactionState.ONGOING and new.producer_epoch != old.producer_epoch:
+    elif new.state is ONGOING:
+        if old.state is new.state and new.producer_epoch != old.producer_epoch:
             return "the epoch of an open transaction does not change"
         if not new.partitions >= old.partitions:
             return "a partition left an open transaction"
-    elif new.partitions != old.partitions:
+    elif new.partitions is not old.partitions and new.partitions != old.partitions:
         return "the partitions of a transaction do not change when it ends"
     return None

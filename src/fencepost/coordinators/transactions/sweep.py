@@ -24,7 +24,7 @@ from fencepost.coordinators.transactions.events import (
 from fencepost.coordinators.transactions.ledger import Ledger
 from fencepost.coordinators.transactions.metadata import TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.transaction_journal import TransactionEntry
-from fencepost.coordinators.transactions.transaction_states import AT_REST, TransactionState
+from fencepost.coordinators.transactions.transaction_states import AT_REST, ONGOING, TransactionState
 from fencepost.wire.errors import ErrorCode
 
 TIMEOUT_TIMER = "timeout"
@@ -126,7 +126,7 @@ class Sweep:
     def applied(self, metadata: TransactionMetadata, now: Now) -> None:
         """A record became durable: what is its id waiting for now?"""
         record = metadata.record
-        if record.state is TransactionState.ONGOING:
+        if record.state is ONGOING:
             key = (TIMEOUT_TIMER, metadata.transactional_id)
             limit_ms = self._time_limit_ms(record)
             if limit_ms is None:
@@ -141,7 +141,7 @@ class Sweep:
     def loaded(self, metadata: TransactionMetadata, now: Now) -> None:
         """Count from the times in the record, but never longer than the full time from now."""
         record = metadata.record
-        if record.state is TransactionState.ONGOING:
+        if record.state is ONGOING:
             limit_ms = self._time_limit_ms(record)
             if limit_ms is not None:
                 left_ms = record.start_timestamp_ms + limit_ms - now.wall_ms
@@ -167,7 +167,7 @@ class Sweep:
 
     def _time_out(self, metadata: TransactionMetadata, now: Now) -> None:
         record = metadata.record
-        if metadata.is_abandoned or record.state is not TransactionState.ONGOING:
+        if metadata.is_abandoned or record.state is not ONGOING:
             return
         if metadata.pending_state is not None:
             # Whoever is at it may end it; if not, the next sweep looks again.
@@ -179,7 +179,7 @@ class Sweep:
         def done(error: ErrorCode, now: Now) -> None:
             if error is ErrorCode.NONE:
                 self._tell_timeout(metadata, record, now)
-            elif not metadata.is_abandoned and metadata.record.state is TransactionState.ONGOING:
+            elif not metadata.is_abandoned and metadata.record.state is ONGOING:
                 self._schedule_timeout(metadata, now.monotonic_ms)
 
         fence_and_abort(self._ledger, metadata, target, cause, BROKER_ITSELF, done, now)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord, impossible
-from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
+from fencepost.coordinators.transactions.transaction_states import EMPTY, PERSISTED, TransactionState
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import MalformedMessage
@@ -28,11 +28,15 @@ _KEY = struct.Struct(">hh")
 # Version, producer id, producer epoch, time-out, status.
 _VALUE_HEAD = struct.Struct(">hqhib")
 _TIMESTAMPS = struct.Struct(">qq")
+# Timestamps and tags as they nearly always are: the previous producer id alone, or the client's version behind it.
+_ENDING_PROTOCOL_1 = struct.Struct(">qqbbbq")
+_ENDING_PROTOCOL_2 = struct.Struct(">qqbbbqbbh")
 _TAGGED_ID = struct.Struct(">bbq")
 _TAGGED_SHORT = struct.Struct(">bbh")
 _TAG_COUNTS = [bytes((count,)) for count in range(5)]
 PARTITION_SETS_CACHED_MAX = 1024
 KEYS_CACHED_MAX = 16_384
+_new_tuple = tuple.__new__
 
 
 class TransactionEntry(NamedTuple):
@@ -47,12 +51,14 @@ class TransactionJournal:
         self._transaction_version = transaction_version
 
     def encode_entry(self, entry: TransactionEntry) -> JournalRecord:
-        key = _pack_key(entry.transactional_id)
-        if entry.record is None:
-            return JournalRecord(key, None)
-        if self._transaction_version() >= 1:
-            return JournalRecord(key, pack_value_with_tags(entry.record))
-        return JournalRecord(key, _VERSION.pack(0) + encode(_to_value(entry.record), 0))
+        transactional_id, record = entry
+        if record is None:
+            value = None
+        elif self._transaction_version() >= 1:
+            value = pack_value_with_tags(record)
+        else:
+            value = _VERSION.pack(0) + encode(_to_value(record), 0)
+        return _new_tuple(JournalRecord, (_pack_key(transactional_id), value))
 
     def decode_entry(self, key: bytes, value: bytes | None) -> TransactionEntry:
         """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
@@ -80,9 +86,8 @@ def pack_value_with_tags(record: TransactionRecord) -> bytes:
     head = _VALUE_HEAD.pack(
         VALUE_VERSION_WITH_TAGS, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
     )
-    partitions = b"\0" if record.state is TransactionState.EMPTY else _pack_partitions(record.partitions)
-    timestamps = _TIMESTAMPS.pack(record.last_update_timestamp_ms, record.start_timestamp_ms)
-    return b"".join((head, partitions, timestamps, _pack_tags(record)))
+    partitions = b"\0" if record.state is EMPTY else _pack_partitions(record.partitions)
+    return head + partitions + _pack_ending(record)
 
 
 @lru_cache(maxsize=KEYS_CACHED_MAX)
@@ -103,6 +108,20 @@ def _pack_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     return b"".join(parts)
 
 
+def _pack_ending(record: TransactionRecord) -> bytes:
+    updated_ms, started_ms = record.last_update_timestamp_ms, record.start_timestamp_ms
+    previous_id, version = record.previous_producer_id, record.client_transaction_version
+    if (
+        previous_id == NO_PRODUCER_ID
+        or record.next_producer_id != NO_PRODUCER_ID
+        or record.next_producer_epoch != NO_PRODUCER_EPOCH
+    ):
+        return _TIMESTAMPS.pack(updated_ms, started_ms) + _pack_tags(record)
+    if version:
+        return _ENDING_PROTOCOL_2.pack(updated_ms, started_ms, 2, 0, 8, previous_id, 2, 2, version)
+    return _ENDING_PROTOCOL_1.pack(updated_ms, started_ms, 1, 0, 8, previous_id)
+
+
 def _pack_tags(record: TransactionRecord) -> bytes:
     """Only what differs from the schema's default, in the order of the tags."""
     tags = []
@@ -119,7 +138,7 @@ def _pack_tags(record: TransactionRecord) -> bytes:
 
 def _to_value(record: TransactionRecord) -> TransactionLogValue:
     partitions = None
-    if record.state is not TransactionState.EMPTY:
+    if record.state is not EMPTY:
         partitions = [
             TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids)
             for topic, ids in by_topic(record.partitions).items()

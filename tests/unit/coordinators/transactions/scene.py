@@ -12,7 +12,7 @@ from typing import Any
 from fencepost.config import broker_config
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.journal import JournalRecord
-from fencepost.coordinators.runtime import AppendOutcome
+from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.coordinators.transactions import events as told
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 from fencepost.coordinators.transactions.ghosts import DropConnection
@@ -133,6 +133,7 @@ class Scene:
         producer_epoch: int = -1,
         transactional: bool = False,
         verification_guard: object = None,
+        now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
         if self.failures:
             error = self.failures.pop(0)
@@ -146,7 +147,7 @@ class Scene:
             self.output.append(f"log {describe(entry)}")
         outcome = AppendOutcome(ErrorCode.NONE)
         if not self.is_disk_slow:
-            return Promise.resolved(outcome)
+            return DURABLE
         promise: Promise[AppendOutcome] = Promise()
         self.unsynced.append((promise, outcome, len(records)))
         return promise
@@ -365,7 +366,7 @@ class Scene:
 
     def _leader(self, words: list[str], *, add: bool) -> None:
         name, identity, *partitions = words
-        reply = self.coordinator.verify_or_add(name, *pair(identity), map(topic_partition, partitions), add=add)
+        reply = self.coordinator.verify_or_add(name, *pair(identity), [topic_partition(text) for text in partitions], add=add)
         verb = "implicit" if add else "verify"
         self._expect(f"{verb} {name} {' '.join(partitions)}", reply, partition_errors_text)
 
