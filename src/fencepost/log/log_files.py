@@ -124,9 +124,15 @@ class LogFiles:
     ) -> None:
         """Put a stamped batch at the end of the active segment, or of a new one. All or nothing."""
         segment = self._active
-        if self._may_roll(size, last_offset, max_timestamp) and self._must_roll(
-            size, last_offset, max_timestamp, now_ms
-        ):
+        if (
+            segment._size + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or (
+                segment.bytes_since_index_entry > self._index_interval_bytes
+                and segment.is_index_full(self.config.segment_index_bytes)
+            )
+        ) and self._must_roll(size, last_offset, max_timestamp, now_ms):
             segment = self.roll(now_ms, first_offset)
         try:
             position = segment.append(batch, size, last_offset, max_timestamp, self._index_interval_bytes)
@@ -149,25 +155,14 @@ class LogFiles:
 
     # Rolling
 
-    def _may_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether the active segment might not take so much more; `_must_roll` looks closer."""
-        segment = self._active
-        return (
-            segment._size + size > self._segment_bytes
-            or max_timestamp > self._roll_timestamp
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or (
-                segment.bytes_since_index_entry > self._index_interval_bytes
-                and segment.is_index_full(self.config.segment_index_bytes)
-            )
-        )
-
     def _has_room_for(self, batches: int, size: int, max_timestamp: int) -> bool:
         """Whether so many batches of `size` bytes and one record each surely fit into the active segment."""
         segment = self._active
         return (
             segment._size > 0
-            and not self._may_roll(batches * size, self.log_end_offset + batches, max_timestamp)
+            and segment._size + batches * size <= self._segment_bytes
+            and max_timestamp <= self._roll_timestamp
+            and self.log_end_offset + batches - segment.base_offset <= RELATIVE_OFFSET_MAX
             and not segment.is_index_full(self.config.segment_index_bytes - batches * TIME_ENTRY_BYTES)
         )
 

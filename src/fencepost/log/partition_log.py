@@ -346,47 +346,36 @@ class PartitionLog(LogFiles):
         are_independent = len({marker.producer_id for marker in markers}) == len(markers)
         if not are_independent or not self._has_room_for(len(markers), MARKER_BYTES, now_ms):
             return None
-        producers = self.producers
+        check = self.producers.check_marker
         refusals: list[KafkaError | None] = []
         accepted: list[Marker] = []
-        batches: list[Buffer] = []
-        first_offset = self.log_end_offset
         for marker in markers:
             try:
-                producers.check_marker(
-                    marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
-                )
+                check(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version)
             except KafkaError as refusal:
                 refusals.append(refusal)
-                continue
-            offset = first_offset + len(batches)
-            refusals.append(None)
-            accepted.append(marker)
-            batches.append(
-                control_batch(
-                    ControlType.COMMIT,
-                    marker.coordinator_epoch,
-                    marker.producer_id,
-                    marker.producer_epoch,
-                    now_ms,
-                    offset,
-                    leader_epoch,
-                )
-            )
-        if not batches:
+            else:
+                refusals.append(None)
+                accepted.append(marker)
+        if not accepted:
             return refusals
+        first_offset = self.log_end_offset
+        batches = [
+            control_batch(
+                ControlType.COMMIT,
+                marker.coordinator_epoch,
+                marker.producer_id,
+                marker.producer_epoch,
+                now_ms,
+                offset,
+                leader_epoch,
+            )
+            for offset, marker in enumerate(accepted, first_offset)
+        ]
         self._write_in_segment(batches, MARKER_BYTES, first_offset, now_ms)
         if leader_epoch != self.leader_epoch:
             self._assign_epoch(leader_epoch, first_offset)
-        for offset, marker in enumerate(accepted, first_offset):
-            producers.apply_marker(
-                ControlType.COMMIT,
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.coordinator_epoch,
-                offset,
-                now_ms,
-            )
+        self.producers.apply_commits(accepted, first_offset, now_ms)
         return refusals
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> int:

@@ -6,7 +6,7 @@ trace; `update` and `apply_control` record what was written. Touches no file.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -328,6 +328,27 @@ class ProducerStateManager:
         timestamp: int,
     ) -> CompletedTransaction | None:
         self.map_end_offset = offset + 1
+        first_offset = self._end_transaction(producer_id, producer_epoch, coordinator_epoch, timestamp)
+        if first_offset < 0:
+            return None
+        last_stable_offset = self.transactions.complete(first_offset, offset)
+        return CompletedTransaction(
+            producer_id, first_offset, offset, control_type == ControlType.ABORT, last_stable_offset
+        )
+
+    def apply_commits(self, markers: Sequence[Marker], first_marker_offset: int, timestamp: int) -> None:
+        """Record commits of several producers that were written one after the other."""
+        self.map_end_offset = first_marker_offset + len(markers)
+        complete = self.transactions.complete
+        for offset, marker in enumerate(markers, first_marker_offset):
+            first_offset = self._end_transaction(
+                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, timestamp
+            )
+            if first_offset >= 0:
+                complete(first_offset, offset)
+
+    def _end_transaction(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> int:
+        """What a marker of either kind changes of its producer; where the transaction began, -1 if none was open."""
         verification = self._verifications.get(producer_id)
         # With a raised epoch in the marker, an entry of that epoch belongs to the transaction that follows.
         if verification is not None and not (verification.supports_epoch_bump and verification.epoch == producer_epoch):
@@ -343,12 +364,7 @@ class ProducerStateManager:
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
         entry.current_txn_first_offset = NO_OFFSET
-        if first_offset < 0:
-            return None
-        last_stable_offset = self.transactions.complete(first_offset, offset)
-        return CompletedTransaction(
-            producer_id, first_offset, offset, control_type == ControlType.ABORT, last_stable_offset
-        )
+        return first_offset
 
     def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
         """Follow a batch that is in the log already (recovery, replication): nothing is refused."""

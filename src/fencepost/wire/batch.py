@@ -364,7 +364,8 @@ def control_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """The marker that ends a transaction in one partition: 78 bytes."""
-    crc, covered = _marker_content(kind, coordinator_epoch, producer_id, producer_epoch, timestamp_ms)
+    # A plain number: members of an enumeration are slow to hash.
+    crc, covered = _marker_content(int(kind), coordinator_epoch, producer_id, producer_epoch, timestamp_ms)
     return bytearray(
         _FRONT.pack(base_offset, MARKER_BYTES - LOG_OVERHEAD_BYTES, leader_epoch, CURRENT_MAGIC, crc) + covered
     )
@@ -372,7 +373,7 @@ def control_batch(
 
 @lru_cache(maxsize=128)
 def _marker_content(
-    kind: ControlType, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
+    kind: int, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
 ) -> tuple[int, bytes]:
     """CRC and what it covers: the same in every partition of a transaction."""
     batch = build_single(

@@ -366,7 +366,9 @@ class Scene:
 
     def _leader(self, words: list[str], *, add: bool) -> None:
         name, identity, *partitions = words
-        reply = self.coordinator.verify_or_add(name, *pair(identity), [topic_partition(text) for text in partitions], add=add)
+        reply = self.coordinator.verify_or_add(
+            name, *pair(identity), [topic_partition(text) for text in partitions], add=add
+        )
         verb = "implicit" if add else "verify"
         self._expect(f"{verb} {name} {' '.join(partitions)}", reply, partition_errors_text)
 
