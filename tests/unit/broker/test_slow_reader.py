@@ -11,7 +11,7 @@ from fencepost.simulation.node import LISTENER, SimulatedNode
 from fencepost.simulation.scheduler import SimulatedTimer
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import request_frame
-from fencepost.wire.messages import ApiVersionsRequest
+from fencepost.wire.messages import ApiVersionsRequest, ProduceRequest
 from tests.durability.scene import SMALL, Client
 
 TOPIC = "purchases"
@@ -181,6 +181,24 @@ def test_a_slow_reader_holds_up_no_other() -> None:
     other.send(ApiKey.FETCH, 12, scene.helper.fetch_request(TOPIC, {0: 0}))
     scene.machine.scheduler.run_ready()
     assert frames_in(other.unread) == [1]
+
+
+def test_what_a_client_sent_before_it_hung_up_is_done_even_if_it_had_to_wait_for_its_turn() -> None:
+    scene = Scene()
+    scene.fetch()
+    other = SlowSocket(scene.machine, scene.connections)
+    partition = ProduceRequest.TopicProduceData.PartitionProduceData
+    data = partition(index=0, records=bytes(scene.helper.batch(b"last words")))
+    topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+    log = scene.machine.node.partition(TOPIC, 0).log
+    end_offset = log.log_end_offset
+    other.send(ApiKey.PRODUCE, 9, ProduceRequest(acks=0, timeout_ms=1_000, topic_data=[topic]))
+    assert log.log_end_offset == end_offset, "somebody was served in this turn already"
+    assert not other.protocol.eof_received()
+    assert log.log_end_offset == end_offset + 1
+    other.close()
+    scene.machine.scheduler.run_ready()
+    assert log.log_end_offset == end_offset + 1
 
 
 def test_answers_that_are_held_back_for_a_turn_stay_in_order_with_those_that_are_not() -> None:
