@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fencepost.broker.topic_names import OFFSETS_TOPIC
-from fencepost.coordinators.transactions.ledger import MarkerDone, MarkerOrder
+from fencepost.coordinators.transactions.markers import MarkerDone, MarkerOrder
 from fencepost.coordinators.transactions.metadata import TopicPartition
 from fencepost.wire.errors import ErrorCode, KafkaError
 

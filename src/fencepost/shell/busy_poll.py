@@ -2,7 +2,8 @@
 
 A client with one request in flight sends the next one some tens of microseconds after an answer. For that long the loop
 is kept turning. When nothing comes the next tries get rarer, up to once in hundreds of requests, so a stream of
-requests further apart, or an idle broker, pays nothing for it.
+requests further apart, or an idle broker, pays nothing for it. Nor is anybody waited for who is not alone: several
+clients on the same machine need the processor themselves.
 """
 
 import asyncio
@@ -19,9 +20,13 @@ class BusyPoll:
         self._is_turning = False
         self._misses = 0
         self._skips = 0
+        self._newest: object = None
 
-    def answered(self) -> None:
+    def answered(self, client: object) -> None:
         """One request was served and its answer is out."""
+        if client is not self._newest:
+            self._newest = client
+            return
         if not self._window_ns:
             return
         if self._skips:

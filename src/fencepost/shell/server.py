@@ -23,7 +23,7 @@ RECEIVE_BUFFER_BYTES = 65_536
 RETAINED_BUFFER_BYTES = 2_097_152
 # A connection that fills its buffer with whole requests gets a larger one: fewer turns of the loop for the same bytes.
 BUSY_BUFFER_BYTES = 524_288
-# Large requests come in streams, and their senders need the processor more than we do; so do many at once.
+# Large requests come in streams, and their senders need the processor more than we do.
 BUSY_POLL_REQUEST_BYTES_MAX = 4_096
 # Small answers wait for the end of a turn; what is large, or much, must count as unread before the next request begins.
 HELD_ANSWER_BYTES_MAX = 4_096
@@ -306,8 +306,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         elif handled or self._frame_since is None:
             self._frame_since = self._loop.time()
         self._start, self._end = start, end
-        if handled == 1 and size <= BUSY_POLL_REQUEST_BYTES_MAX and connection.is_idle and not self._turns.is_crowded:
-            self._connections.busy_poll.answered()
+        if handled == 1 and size <= BUSY_POLL_REQUEST_BYTES_MAX and connection.is_idle:
+            self._connections.busy_poll.answered(self)
         if was_full and handled > 1 and len(self._buffer) < BUSY_BUFFER_BYTES:
             self._grow(len(self._buffer))
         elif end == 0:

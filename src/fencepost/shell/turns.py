@@ -38,8 +38,6 @@ class Turns:
         self._is_scheduled = False
         self.holds_answers = False
         """Whether answers wait for the end of the turn."""
-        self.is_crowded = False
-        """Whether more than one connection had something to be served when this turn began."""
 
     def is_first(self) -> bool:
         """Whether whoever asks is the first to be served since the last look at the sockets."""
@@ -84,7 +82,6 @@ class Turns:
     def _serve_some(self) -> None:
         ending, waiting = self._ending, self._waiting
         self.holds_answers = True
-        self.is_crowded = len(ending) + len(waiting) > 1
         # What arrives meanwhile waits for the next turn: ends of transactions do not starve the rest.
         for _ in range(len(ending)):
             ending.popleft().serve()
@@ -95,7 +92,7 @@ class Turns:
             if perf_counter_ns() >= end_ns:
                 break
         self._send()
-        self.holds_answers = self.is_crowded = False
+        self.holds_answers = False
 
     def _send(self) -> None:
         held, self._held = self._held, []

@@ -116,6 +116,7 @@ class ProcessScheduler:
                 # It may still be cancelled by what happens before it.
                 self._deferred.append(lambda: None if timer.callback is None else callback())
             else:
+                timer.callback = None  # and with it the cycle of the two
                 callback()
 
         timer = schedule(run)

@@ -17,7 +17,7 @@ from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
-from fencepost.coordinators.transactions.ledger import MarkerOrder
+from fencepost.coordinators.transactions.markers import MarkerOrder
 from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise

@@ -18,7 +18,8 @@ from fencepost.coordinators.transactions.admin import TransactionAdmin
 from fencepost.coordinators.transactions.end_requests import EndRequests
 from fencepost.coordinators.transactions.ghosts import DropConnection
 from fencepost.coordinators.transactions.init_requests import InitRequests
-from fencepost.coordinators.transactions.ledger import Ledger, SendMarkers, TransactionRuntime
+from fencepost.coordinators.transactions.ledger import Ledger, TransactionRuntime
+from fencepost.coordinators.transactions.markers import SendMarkers
 from fencepost.coordinators.transactions.metadata import PROTOCOL_2, ProducerPair, TopicPartition
 from fencepost.coordinators.transactions.shard import TransactionShard
 from fencepost.coordinators.transactions.sweep import BROKER_ITSELF, Sweep

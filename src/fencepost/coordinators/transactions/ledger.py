@@ -8,7 +8,6 @@ decides nothing about the protocol; decisions come from init, add and end as the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from fencepost.coordinators.context import Caller, Now, Topics
 from fencepost.coordinators.runtime import CoordinatorRuntime, Done, Events
@@ -19,13 +18,12 @@ from fencepost.coordinators.transactions.events import (
     CallRefused,
     GhostCallDropped,
     GhostProtectionSwitchedOff,
-    MarkerRefused,
     TransactionResumed,
 )
 from fencepost.coordinators.transactions.ghosts import Signature
+from fencepost.coordinators.transactions.markers import RETRY_BACKOFF_MS, Markers, SendMarkers
 from fencepost.coordinators.transactions.metadata import (
     ProducerPair,
-    TopicPartition,
     TransactionMetadata,
     TransactionRecord,
 )
@@ -36,7 +34,6 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 
 TransactionRuntime = CoordinatorRuntime[TransactionShard, TransactionEntry]
 
-RETRY_BACKOFF_MS = 100
 # A named tuple's own constructor is a Python function; entries are made for every write.
 _new_tuple = tuple.__new__
 
@@ -50,10 +47,6 @@ _WRITE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-_MARKED = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The partition has its marker, or will never need one."""
-_NOT_OURS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody newer is at work on this transaction: it is theirs to complete."""
 # Clients repeat these by themselves; a journal full of them would hide what matters.
 _NOT_TOLD = frozenset(
     {
@@ -63,23 +56,6 @@ _NOT_TOLD = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-
-
-class MarkerOrder(NamedTuple):
-    """Have a marker written to each of these partitions."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    is_commit: bool
-    transaction_version: int
-    partitions: tuple[TopicPartition, ...]
-
-
-MarkerDone = Callable[[TopicPartition, ErrorCode], None]
-SendMarkers = Callable[[MarkerOrder, MarkerDone], None]
-"""Calls back once for each partition: when its marker is durable, or with why it is not. Retries are the caller's."""
 
 
 class Ledger:
@@ -100,10 +76,10 @@ class Ledger:
         self.partition_for = partition_for
         self.timers = timers
         self.events = events
-        self._now = now
-        self._topics = topics
-        self._send_markers = send_markers
-        self._coordinator_epoch = coordinator_epoch
+        self.now = now
+        self.topics = topics
+        self.send_markers = send_markers
+        self.coordinator_epoch = coordinator_epoch
         self._ghost_protection = ghost_protection
         self.when_idle: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
         self.when_applied: Callable[[TransactionMetadata, Now], None] = lambda metadata, now: None
@@ -192,61 +168,14 @@ class Ledger:
         metadata.awaiting_markers = set(metadata.record.partitions)
 
     def _order_markers(self, metadata: TransactionMetadata, now: Now) -> None:
-        if not metadata.awaiting_markers:
+        if metadata.awaiting_markers:
+            Markers(self, metadata).order(metadata.awaiting_markers)
+        else:
             self._complete(metadata, now)
-            return
-        record = metadata.record
-        refused: list[TopicPartition] = []
 
-        def done(partition: TopicPartition, error: ErrorCode) -> None:
-            if metadata.is_abandoned or metadata.record is not record or partition not in metadata.awaiting_markers:
-                return
-            if error in _MARKED or self._is_gone(partition, error):
-                metadata.awaiting_markers.discard(partition)
-                if not metadata.awaiting_markers:
-                    self._complete(metadata, self._now())
-                return
-            now = self._now()
-            if error in _NOT_OURS:
-                self.events(
-                    MarkerRefused(
-                        metadata.transactional_id,
-                        record.producer_id,
-                        record.producer_epoch,
-                        *partition,
-                        error,
-                        now.wall_ms,
-                    )
-                )
-            else:
-                refused.append(partition)
-                key = ("markers", metadata.transactional_id)
-                self.timers.schedule(key, now.monotonic_ms + RETRY_BACKOFF_MS, send_refused)
-
-        def send(partitions: list[TopicPartition]) -> None:
-            order = MarkerOrder(
-                metadata.transactional_id,
-                record.producer_id,
-                record.producer_epoch,
-                self._coordinator_epoch(metadata.partition),
-                record.state is TransactionState.PREPARE_COMMIT,
-                record.client_transaction_version,
-                tuple(partitions),
-            )
-            self._send_markers(order, done)
-
-        def send_refused(now: Now) -> None:
-            again = sorted(refused)
-            refused.clear()
-            send(again)
-
-        send(sorted(metadata.awaiting_markers))
-
-    def _is_gone(self, partition: TopicPartition, error: ErrorCode) -> bool:
-        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return False
-        count = self._topics.partition_count_of(partition[0])
-        return count is None or partition[1] >= count
+    def complete(self, metadata: TransactionMetadata) -> None:
+        """Every marker is durable."""
+        self._complete(metadata, self.now())
 
     def _complete(self, metadata: TransactionMetadata, now: Now) -> None:
         target = completed_record(metadata.record, now)
@@ -273,7 +202,7 @@ class Ledger:
         for kind in ("markers", "complete", "timeout", "expiry"):
             self.timers.cancel((kind, metadata.transactional_id))
         if metadata.waiters:
-            self.when_idle(metadata, self._now())
+            self.when_idle(metadata, self.now())
 
     # Telling
 

@@ -16,7 +16,7 @@ from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.coordinators.transactions import events as told
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 from fencepost.coordinators.transactions.ghosts import DropConnection
-from fencepost.coordinators.transactions.ledger import MarkerDone, MarkerOrder
+from fencepost.coordinators.transactions.markers import MarkerDone, MarkerOrder
 from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
