@@ -7,6 +7,7 @@ together: a client that wakes up in the middle of it would take the processor aw
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -15,6 +16,9 @@ from typing import Protocol
 TURN_NS = 200_000
 QUIET_WAIT_NS = 2_000_000
 """So long, at most, what waits for a quiet moment waits for it."""
+
+
+_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Served(Protocol):
@@ -69,9 +73,13 @@ class Turns:
     def _turn(self) -> None:
         self._is_scheduled = False
         ending, waiting = self._ending, self._waiting
-        if ending or waiting:
-            self._serve_some()
         is_quiet = not (ending or waiting)
+        if not is_quiet:
+            self._serve_some()
+            is_quiet = not (ending or waiting)
+            if is_quiet:
+                # Whoever was answered sends the next request if it gets the processor; one look then finds them all.
+                _let_others_run()
         if not is_quiet:
             self._schedule()
         if self._when_quiet and (is_quiet or perf_counter_ns() >= self._quiet_due_ns):
