@@ -1,6 +1,7 @@
 """What the kernel says about a process, its CPU time and memory (Linux only), and how this Python was built."""
 
 import os
+import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,5 +54,9 @@ def busy_seconds() -> float:
 
 
 def has_slow_python() -> bool:
-    """Whether this Python was compiled without profile-guided optimisation, as pyenv does unless told otherwise."""
-    return "--enable-optimizations" not in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    """Whether this Python was compiled without profile-guided optimisation, as pyenv does unless told otherwise.
+
+    Debian's says nothing of it in its configuration, and has it all the same.
+    """
+    is_optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    return not is_optimised and sys.base_prefix != "/usr"
