@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Protocol
 
-TURN_NS = 200_000
+TURN_NS = 100_000
 QUIET_WAIT_NS = 2_000_000
 """So long, at most, what waits for a quiet moment waits for it."""
 
