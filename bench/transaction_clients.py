@@ -29,6 +29,9 @@ from bench.transaction_frames import (
 )
 
 RAW_PASSES_ANY = 0
+# Of every row that counts transactions.
+VALUE_BYTES = 100
+RATE_PAIRS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,16 @@ processor than the broker does; they share a mock in a process of its own, as th
 """
 
 import os
-import re
 from collections.abc import Sequence
 from typing import Self
 
 from tests.peers.broker_process import BrokerProcess
+from tests.peers.fencepost_process import LISTENING
 
 from bench.experiment import Context, Experiment, Metric, Sample, plural, seconds_of_sample
 from bench.load import librdkafka
 from bench.subjects import Subject
-from bench.transaction_clients import LibrdkafkaTransactions, program
-
-VALUE_BYTES = 100
-PAIRS_MAX = 3
-LISTENING = re.compile(r"listening on ([0-9.]+:\d+)")
+from bench.transaction_clients import RATE_PAIRS_MAX, VALUE_BYTES, LibrdkafkaTransactions, program
 
 
 class InnerMock(BrokerProcess):
@@ -54,7 +50,7 @@ class SharedMock(BrokerProcess):
 
 class AgainstMock(Experiment):
     pair = None
-    pairs_max = PAIRS_MAX
+    pairs_max = RATE_PAIRS_MAX
     work_unit = "request"
 
     def __init__(self, records: int, ids: int, partitions: int) -> None:

@@ -12,6 +12,8 @@ from bench.load import LoadFailed
 from bench.subjects import Subject
 from bench.throughput import FIXED
 from bench.transaction_clients import (
+    RATE_PAIRS_MAX,
+    VALUE_BYTES,
     LibrdkafkaTransactions,
     RawCalls,
     Transactions,
@@ -20,8 +22,6 @@ from bench.transaction_clients import (
 )
 from bench.transaction_frames import TransactionalConnection
 
-VALUE_BYTES = 100
-RATE_PAIRS_MAX = 3
 FIRST_WARM_SECONDS = 5.0
 TRANSACTION_STATE = "__transaction_state"
 FLUSH_NAMES = {"page cache": "flush=os", "sync": "flush=group against flush.messages=1"}

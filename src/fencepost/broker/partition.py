@@ -96,10 +96,7 @@ class Partition:
         return offset
 
     def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[KafkaError | None]:
-        """End transactions of several producers here; why each marker was refused, if it was.
-
-        Raises KafkaError if none could be written.
-        """
+        """End transactions of several producers here; why each marker was refused, if it was."""
         if self.failure is not None:
             raise self.failure
         refusals = self.log.append_markers(markers, leader_epoch=self.leader_epoch, now_ms=now_ms)

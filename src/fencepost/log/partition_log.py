@@ -17,14 +17,13 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from fencepost.config import TopicConfig
-from fencepost.log import invariants, lookup, reading, recovery, retention
+from fencepost.log import invariants, lookup, marking, reading, recovery, retention
 from fencepost.log.leader_epochs import EpochEnd
 from fencepost.log.log_files import LogFiles, LogLimits
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.producers import Marker, Origin, VerificationGuard
 from fencepost.log.reading import ReadResult
 from fencepost.log.segment import Segment
-from fencepost.log.syncables import WrittenFile
 from fencepost.log.validation import (
     check_batch,
     check_timestamps,
@@ -38,12 +37,10 @@ from fencepost.wire.batch import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
-    MARKER_BYTES,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
     ControlType,
-    control_batch,
     iterate_headers,
     read_header,
     stamp,
@@ -247,8 +244,7 @@ class PartitionLog(LogFiles):
         last_offset = first_offset + last_offset_delta
         _pack_stamp(batch, 0, first_offset, batch_length, leader_epoch)
         self._write(batch, size, first_offset, last_offset, max_timestamp, now_ms)
-        if leader_epoch != self.leader_epoch:
-            self._assign_epoch(leader_epoch, first_offset)
+        self.note_epoch(leader_epoch, first_offset)
         if producer_id >= 0:
             producers.update(header, first_offset, last_offset, max_timestamp)
             if attributes & TRANSACTIONAL_MASK and self._first_unstable_offset is None:
@@ -270,8 +266,7 @@ class PartitionLog(LogFiles):
                 batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
             ).last_offset
         self._write(batch, size, offset, offset, now_ms, now_ms)
-        if leader_epoch != self.leader_epoch:
-            self._assign_epoch(leader_epoch, offset)
+        self.note_epoch(leader_epoch, offset)
         return offset
 
     def append_marker(
@@ -286,97 +281,14 @@ class PartitionLog(LogFiles):
         now_ms: int,
     ) -> Appended:
         """End a producer's transaction in this partition. KafkaError for a stale producer or coordinator epoch."""
-        if self._failure is not None:
-            raise self.storage_error()
-        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
-        offset = self.log_end_offset
-        batch = control_batch(kind, coordinator_epoch, producer_id, producer_epoch, now_ms, offset, leader_epoch)
-        self._write(batch, len(batch), offset, offset, now_ms, now_ms)
-        if leader_epoch != self.leader_epoch:
-            self._assign_epoch(leader_epoch, offset)
-        completed = self.producers.apply_marker(kind, producer_id, producer_epoch, coordinator_epoch, offset, now_ms)
-        if completed is not None and completed.is_aborted:
-            aborted = self._active.aborted
-            try:
-                is_new = aborted.file is None
-                aborted.append_completed(completed)
-                self.note_dirty(WrittenFile(self.disk, aborted.path))
-                if is_new:
-                    self.note_new_names()
-            except OSError as error:
-                # Without its index entry the marker must not stay: readers would be given aborted records.
-                self.truncate_to(offset, now_ms)
-                raise self._write_error(error) from error
+        identity = producer_id, producer_epoch, coordinator_epoch
+        offset = marking.append_marker(self, kind, *identity, transaction_version, leader_epoch, now_ms)
         # What was unstable stays so until the marker is below the high watermark.
         return Appended(offset, offset, -1, self.log_start_offset, False)
 
-    def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> list[KafkaError | None]:
-        """Markers of several producers, commits by one write; why each was refused, if it was.
-
-        Raises KafkaError if the disk took none. An abort also has its index entry to write: those come one by one.
-        """
-        if len(markers) > 1 and all(marker.is_commit for marker in markers):
-            refusals = self._append_commits(markers, leader_epoch, now_ms)
-            if refusals is not None:
-                return refusals
-        refusals = []
-        for marker in markers:
-            try:
-                self.append_marker(
-                    ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
-                    marker.producer_id,
-                    marker.producer_epoch,
-                    marker.coordinator_epoch,
-                    transaction_version=marker.transaction_version,
-                    leader_epoch=leader_epoch,
-                    now_ms=now_ms,
-                )
-            except KafkaError as refusal:
-                refusals.append(refusal)
-            else:
-                refusals.append(None)
-        return refusals
-
-    def _append_commits(
-        self, markers: Sequence[Marker], leader_epoch: int, now_ms: int
-    ) -> list[KafkaError | None] | None:
-        """None, with nothing done, if one might decide about another, or a new segment begin among them."""
-        if self._failure is not None:
-            raise self.storage_error()
-        are_independent = len({marker.producer_id for marker in markers}) == len(markers)
-        if not are_independent or not self._has_room_for(len(markers), MARKER_BYTES, now_ms):
-            return None
-        check = self.producers.check_marker
-        refusals: list[KafkaError | None] = []
-        accepted: list[Marker] = []
-        for marker in markers:
-            try:
-                check(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version)
-            except KafkaError as refusal:
-                refusals.append(refusal)
-            else:
-                refusals.append(None)
-                accepted.append(marker)
-        if not accepted:
-            return refusals
-        first_offset = self.log_end_offset
-        batches = [
-            control_batch(
-                ControlType.COMMIT,
-                marker.coordinator_epoch,
-                marker.producer_id,
-                marker.producer_epoch,
-                now_ms,
-                offset,
-                leader_epoch,
-            )
-            for offset, marker in enumerate(accepted, first_offset)
-        ]
-        self._write_in_segment(batches, MARKER_BYTES, first_offset, now_ms)
-        if leader_epoch != self.leader_epoch:
-            self._assign_epoch(leader_epoch, first_offset)
-        self.producers.apply_commits(accepted, first_offset, now_ms)
-        return refusals
+    def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> marking.Refusals:
+        """The same for several producers. Why each marker was refused, if it was; the others are written."""
+        return marking.append_markers(self, markers, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> int:
         """Append a leader's batches as they are; the new log end. Offsets must follow the log end, holes allowed."""
@@ -395,13 +307,10 @@ class PartitionLog(LogFiles):
             size = header.size_bytes
             batch = view[position : position + size]
             self._write(batch, size, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
-            if header.partition_leader_epoch != self.leader_epoch:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+            self.note_epoch(header.partition_leader_epoch, header.base_offset)
             completed = self.producers.replay_batch(view, position, header)
             if completed is not None and completed.is_aborted:
-                self._active.aborted.append_completed(completed)
-                self.note_dirty(WrittenFile(self.disk, self._active.aborted.path))
-                self.note_new_names()
+                marking.note_aborted(self, completed)
             if header.producer_id >= 0:
                 self._find_first_unstable_offset()
         return self.log_end_offset
@@ -416,9 +325,11 @@ class PartitionLog(LogFiles):
             check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)
         return batch, header, now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1
 
-    def _assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        self.epochs.assign(leader_epoch, start_offset)
-        self.leader_epoch = leader_epoch
+    def note_epoch(self, leader_epoch: int, offset: int) -> None:
+        """A batch of this epoch was written at `offset`."""
+        if leader_epoch != self.leader_epoch:
+            self.epochs.assign(leader_epoch, offset)
+            self.leader_epoch = leader_epoch
 
     # Reading
 

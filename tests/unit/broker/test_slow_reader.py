@@ -4,6 +4,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import pytest
+
 from fencepost.broker.events import ConnectionClosed
 from fencepost.shell.server import BrokerProtocol, Connections
 from fencepost.shell.turns import Turns
@@ -34,6 +36,8 @@ class VirtualLoop:
     def __init__(self, machine: SimulatedNode) -> None:
         self._machine = machine
         self.call_soon = machine.scheduler.call_soon
+        self.failures: list[dict[str, Any]] = []
+        self.call_exception_handler = self.failures.append
 
     def time(self) -> float:
         return self._machine.clock.monotonic_ms() / 1000
@@ -123,8 +127,8 @@ class Scene:
         assert self.helper.create_topic(TOPIC) == 0
         for _ in range(4):
             assert self.helper.produce(TOPIC, bytes(RECORD_BYTES)).error_code == 0
-        loop = cast(Any, VirtualLoop(self.machine))
-        self.connections = Connections(self.machine.node, loop, Turns(loop))
+        self.loop = VirtualLoop(self.machine)
+        self.connections = Connections(self.machine.node, cast(Any, self.loop), Turns(cast(Any, self.loop)))
         self.connections.start()
         self.socket = SlowSocket(self.machine, self.connections)
 
@@ -199,6 +203,27 @@ def test_what_a_client_sent_before_it_hung_up_is_done_even_if_it_had_to_wait_for
     other.close()
     scene.machine.scheduler.run_ready()
     assert log.log_end_offset == end_offset + 1
+
+
+def test_a_turn_that_fails_ends_its_own_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.fetch()
+    broken, fine = SlowSocket(scene.machine, scene.connections), SlowSocket(scene.machine, scene.connections)
+    handle = scene.machine.node.handle
+
+    def fail(connection: Any, frame: memoryview) -> None:
+        if connection is broken.protocol._connection:
+            raise RuntimeError("not foreseen")
+        handle(connection, frame)
+
+    monkeypatch.setattr(scene.machine.node, "handle", fail)
+    for socket in (broken, fine):
+        socket.send(ApiKey.FETCH, 12, scene.helper.fetch_request(TOPIC, {0: 0}))
+    scene.machine.scheduler.run_ready()
+    assert broken.is_cut_off
+    assert not fine.is_cut_off
+    assert frames_in(fine.unread) == [1]
+    assert [str(each["exception"]) for each in scene.loop.failures] == ["not foreseen"]
 
 
 def test_answers_that_are_held_back_for_a_turn_stay_in_order_with_those_that_are_not() -> None:
