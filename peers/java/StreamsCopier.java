@@ -40,7 +40,7 @@ public final class StreamsCopier {
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, plan.get("group").asText());
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, plan.get("bootstrap").asText());
         config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
+        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 20);
         config.put(StreamsConfig.STATE_DIR_CONFIG, state.getPath());
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
         config.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
@@ -54,6 +54,8 @@ public final class StreamsCopier {
         // A killed instance comes back under another transactional id: its open transaction has to time out.
         config.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), 3_000);
         config.put(StreamsConfig.producerPrefix("delivery.timeout.ms"), 15_000);
+        // Streams would hold its outputs back until the commit: a kill should find some of them in the log.
+        config.put(StreamsConfig.producerPrefix("linger.ms"), 0);
         for (String name : new String[] {"reconnect.backoff.ms", "retry.backoff.ms"}) {
             config.put(name, 20);
         }

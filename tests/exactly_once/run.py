@@ -27,6 +27,8 @@ COPIERS = 2
 STALL_SECONDS = 45
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.05
+# What a copier had sent before it was put to sleep has reached the log by then.
+SETTLE_SECONDS = 0.1
 # Most kills come so long after some progress; some come so soon after the kill before that they hit its recovery.
 KILL_AFTER_SECONDS = (0.0, 0.15)
 HASTY_KILL_AFTER_SECONDS = (0.0, 1.2)
@@ -187,9 +189,31 @@ class Run:
 
     # Killing
 
+    def _kill_copiers_inside_a_transaction(self) -> None:
+        """Ends all copiers when the log holds outputs of one of them that only an abort can follow."""
+        self._wait_for(self._sleep_inside_a_transaction, "no transaction is found open")
+        for index in range(COPIERS):
+            self._kill_copier(index)
+
+    def _sleep_inside_a_transaction(self) -> bool:
+        for copier in self._copiers:
+            copier.signal(signal.SIGSTOP)
+        time.sleep(SETTLE_SECONDS)
+        if not self._no_transaction_is_open():
+            return True
+        for copier in self._copiers:
+            copier.signal(signal.SIGCONT)
+        return False
+
+    def _kill_copier(self, index: int) -> None:
+        self._copiers[index].kill()
+        self._ended.append(self._copiers[index])
+        self._copiers[index] = self._start_copier(index)
+
     def _kill_in_turns(self) -> None:
         size, source = self._size, self._random
-        victims = ["client"] * size.client_kills + ["broker"] * size.broker_kills
+        self._kill_copiers_inside_a_transaction()
+        victims = ["client"] * (size.client_kills - COPIERS) + ["broker"] * size.broker_kills
         source.shuffle(victims)
         marks = sorted(source.uniform(0.02, 0.9) * size.inputs for _ in victims)
         turn = source.randrange(COPIERS)
@@ -203,9 +227,7 @@ class Run:
                 self._broker.kill()
                 self._broker.start()
             else:
-                self._copiers[turn].kill()
-                self._ended.append(self._copiers[turn])
-                self._copiers[turn] = self._start_copier(turn)
+                self._kill_copier(turn)
                 turn = (turn + 1) % COPIERS
 
     def _progress(self) -> float:
@@ -231,9 +253,7 @@ class Run:
         lost = [index for index, copier in enumerate(self._copiers) if _has_lost_a_call(copier)]
         for index in lost:
             print(f"copier {index} waits for a call that {self._client.name} forgot: killing and starting it again")
-            self._copiers[index].kill()
-            self._ended.append(self._copiers[index])
-            self._copiers[index] = self._start_copier(index)
+            self._kill_copier(index)
         return bool(lost)
 
     def _story(self) -> str:

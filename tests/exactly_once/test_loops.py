@@ -36,7 +36,7 @@ def test_every_input_is_copied_exactly_once_through_kills_of(client: str, loop: 
     result = Run(CLIENTS[client], LOOPS[loop], SIZE, tmp_path, seed).run()
     print(result)
     assert result.is_clean, result
-    # It was no easy run: kills and the dice left something behind that no reader may see.
+    # It was no easy run: the first kills left something behind that no reader may see.
     assert result.aborted_records > 0
     if not CLIENTS[client].commits_by_time:
         assert result.transactions >= SIZE.inputs / 100 - SIZE.client_kills
