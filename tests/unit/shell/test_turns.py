@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from fencepost.shell import turns
-from fencepost.shell.turns import QUIET_WAIT_NS, TURN_NS, Turns
+from fencepost.shell.processor import LOOKS, LOSSES_MAX, Processor
+from fencepost.shell.turns import QUIET_WAIT_NS, SHARED_TURN_NS, TURN_NS, Turns
 
 
 class Scene:
@@ -17,7 +18,8 @@ class Scene:
         self.now_ns = 0
         monkeypatch.setattr(turns, "perf_counter_ns", lambda: self.now_ns)
         self._soon: deque[Callable[[], None]] = deque()
-        self.turns = Turns(cast(Any, self))
+        self.losses = 0
+        self.turns = Turns(cast(Any, self), Processor(lambda: self.losses))
         self.happened: list[str] = []
         self.while_serving: dict[str, Callable[[], None]] = {}
 
@@ -34,6 +36,13 @@ class Scene:
     @property
     def is_idle(self) -> bool:
         return not self._soon
+
+    def loses_the_processor(self, times: int) -> None:
+        """So often in the next few turns; in those after them it counts."""
+        self.losses += times
+        for _ in range(LOOKS):
+            self.arrives("earlier")
+            self.turn_once()
 
     def arrives(self, name: str, *, ends: bool = False) -> None:
         self.turns.wait(FakeConnection(name, self), ends_transaction=ends)
@@ -77,6 +86,29 @@ def test_a_long_turn_ends_so_that_new_ends_of_transactions_are_seen(scene: Scene
     assert scene.turn_once() == ["serve c", "answer c", "serve b", "answer b"]
 
 
+def test_ends_of_transactions_are_answered_two_by_two(scene: Scene) -> None:
+    for name in "abc":
+        scene.arrives(name, ends=True)
+    assert scene.turn_once() == ["serve a", "serve b", "answer a", "answer b", "serve c", "answer c"]
+
+
+def test_where_clients_take_the_processor_away_turns_are_longer_and_answers_leave_together(scene: Scene) -> None:
+    scene.loses_the_processor(LOSSES_MAX + 1)
+    scene.while_serving["d"] = lambda: setattr(scene, "now_ns", scene.now_ns + TURN_NS)
+    scene.while_serving["e"] = lambda: setattr(scene, "now_ns", scene.now_ns + SHARED_TURN_NS)
+    for name in "abc":
+        scene.arrives(name, ends=True)
+    for name in "def":
+        scene.arrives(name)
+    ends = ["serve a", "serve b", "serve c", "answer a", "answer b", "answer c"]
+    assert scene.turn_once() == [*ends, "serve d", "serve e", "answer d", "answer e"]
+    scene.turn_once()
+    scene.loses_the_processor(LOSSES_MAX)
+    scene.arrives("d")
+    scene.arrives("g")
+    assert scene.turn_once() == ["serve d", "answer d"], "it is quiet again"
+
+
 def test_ends_of_transactions_do_not_starve_the_rest(scene: Scene) -> None:
     scene.while_serving["end"] = lambda: scene.arrives("end", ends=True)
     scene.arrives("end", ends=True)
@@ -105,6 +137,25 @@ def test_bulk_work_does_not_wait_for_ever(scene: Scene) -> None:
     scene.arrives("busy")
     happened = [line for _ in range(3) for line in scene.turn_once()]
     assert "bulk" in happened
+
+
+def test_the_rest_of_bulk_work_goes_on_in_the_next_turn_whoever_waits(scene: Scene) -> None:
+
+    def take_long(pause_ns: int) -> None:
+        scene.now_ns += pause_ns
+        scene.arrives("busy")
+
+    scene.while_serving["slow"] = lambda: take_long(QUIET_WAIT_NS)
+    scene.while_serving["busy"] = lambda: take_long(TURN_NS)
+
+    def first_part() -> None:
+        scene.happened.append("bulk")
+        scene.turns.call_when_quiet(lambda: scene.happened.append("rest"))
+
+    scene.turns.call_when_quiet(first_part)
+    scene.arrives("slow")
+    assert scene.turn_once()[-1] == "bulk"
+    assert scene.turn_once()[-1] == "rest"
 
 
 def test_bulk_work_runs_at_once_on_an_idle_broker(scene: Scene) -> None:
