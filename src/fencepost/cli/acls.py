@@ -1,7 +1,6 @@
 """`fencepost acls`: list, add, remove; the options are those of kafka-acls.sh."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,8 @@ from fencepost.cli.acl_rules import (
     rule_holders,
     wanted_operations,
 )
-from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, client_settings
-from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Json
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
+from fencepost.cli.options import Json
 from fencepost.cli.output import print_json, print_table, run_async
 from fencepost.wire.acls import (
     AclBinding,
@@ -27,7 +26,7 @@ from fencepost.wire.acls import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import AsyncAdmin
+    pass
 
 _EPILOG = """\
 \b
@@ -99,7 +98,7 @@ def list_acls(
     filters = [AclBindingFilter(kind, name, how, each) for kind, name, how in patterns for each in principals]
 
     async def work() -> list[AclBinding]:
-        async with _admin(bootstrap_server, command_config, profile) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             found: set[AclBinding] = set()
             for each in filters:
                 found.update(await admin.describe_acls(each))
@@ -145,7 +144,7 @@ def add(
     ]
 
     async def work() -> None:
-        async with _admin(bootstrap_server, command_config, profile) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             await admin.create_acls(bindings)
 
     run_async(work())
@@ -190,17 +189,10 @@ def remove(
     ]
 
     async def work() -> list[AclBinding]:
-        async with _admin(bootstrap_server, command_config, profile) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             return await admin.delete_acls(filters)
 
     _print(run_async(work()), "removed", as_json)
-
-
-def _admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":
-    from fencepost.client.admin import AsyncAdmin
-
-    named, settings = client_settings(command_config, profile)
-    return AsyncAdmin(bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, **settings)
 
 
 def _print(bindings: Sequence[AclBinding], word: str, as_json: bool) -> None:

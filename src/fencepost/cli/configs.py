@@ -1,14 +1,17 @@
 """`fencepost configs`: describe and alter the settings of topics, brokers and groups."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, SetConfig, UnsetConfig, parse_assignments
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
+from fencepost.cli.options import Json, SetConfig, UnsetConfig, parse_assignments
 from fencepost.cli.output import print_json, print_table, run_async
 
 if TYPE_CHECKING:
+    from fencepost.client.admin import AsyncAdmin
     from fencepost.client.values import ConfigEntry, ResourceType
 
 _EPILOG = """\
@@ -35,16 +38,16 @@ def describe(
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what has its default.")] = False,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Show settings: what was set, or with --all every one and where it comes from."""
-    from fencepost.client.admin import AsyncAdmin
-
     resource_type, name = _resource(topic, broker, broker_defaults, group)
 
     async def work() -> "list[ConfigEntry]":
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             if topic is not None:
                 await admin.describe_topic(topic)
             return await admin.describe_configs(resource_type, name)
@@ -80,16 +83,19 @@ def alter(
     group: Group = None,
     config: SetConfig = [],  # noqa: B006
     delete_config: UnsetConfig = [],  # noqa: B006
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Change settings; those not named stay as they are."""
     resource_type, name = _resource(topic, broker, broker_defaults, group)
-    alter_resource(bootstrap_server, resource_type, name, config, delete_config, as_json=as_json)
+    open_it = functools.partial(open_admin, bootstrap_server, command_config, profile)
+    alter_resource(open_it, resource_type, name, config, delete_config, as_json=as_json)
 
 
 def alter_resource(
-    bootstrap_server: str,
+    open_it: "Callable[[], AsyncAdmin]",
     resource_type: "ResourceType",
     name: str,
     to_set: Sequence[str],
@@ -97,7 +103,6 @@ def alter_resource(
     *,
     as_json: bool,
 ) -> None:
-    from fencepost.client.admin import AsyncAdmin
     from fencepost.client.values import ResourceType
 
     changes: dict[str, str | None] = {**parse_assignments(to_set, "--set"), **dict.fromkeys(to_unset)}
@@ -105,7 +110,7 @@ def alter_resource(
         raise typer.BadParameter("say what to change with --set NAME=VALUE or --unset NAME", param_hint="--set")
 
     async def work() -> None:
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_it() as admin:
             if resource_type == ResourceType.TOPIC:
                 await admin.describe_topic(name)
             await admin.alter_configs(resource_type, name, changes)

@@ -1,4 +1,4 @@
-"""How the inspecting commands reach a cluster: an address, a file of client settings as Kafka's tools take, a profile.
+"""How commands reach a cluster: an address, a file of client settings as Kafka's tools take, a profile.
 
 A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost/profiles`. It may say
 `bootstrap.servers` too, so that `--profile production` is all one has to remember at night.
@@ -16,6 +16,7 @@ from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER
 from fencepost.cli.output import CommandFailed
 
 if TYPE_CHECKING:
+    from fencepost.client.admin import AsyncAdmin
     from fencepost.inspect.cluster_view import ClusterView
 
 BootstrapOrProfile = Annotated[
@@ -49,11 +50,30 @@ def open_view(
     profile: str | None,
     defaults: Mapping[str, str] | None = None,
 ) -> "ClusterView":
-    """To be entered with `async with`. Options given beat the file, the file beats the profile."""
+    """To be entered with `async with`."""
     from fencepost.inspect.cluster_view import ClusterView
 
+    servers, settings = reach(bootstrap_server, command_config, profile, defaults)
+    return ClusterView(servers, **settings)
+
+
+def open_admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":
+    """To be entered with `async with`."""
+    from fencepost.client.admin import AsyncAdmin
+
+    servers, settings = reach(bootstrap_server, command_config, profile)
+    return AsyncAdmin(servers, **settings)
+
+
+def reach(
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    profile: str | None,
+    defaults: Mapping[str, str] | None = None,
+) -> tuple[str, dict[str, Any]]:
+    """Where to start from, and the client's own settings. Options given beat the file, the file beats the profile."""
     named, settings = client_settings(command_config, profile, defaults)
-    return ClusterView(bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, **settings)
+    return bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, settings
 
 
 def client_settings(

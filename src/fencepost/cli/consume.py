@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, parse_position
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, reach
+from fencepost.cli.options import parse_position
 from fencepost.cli.output import run_async
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def consume(
     print_timestamp: Annotated[bool, typer.Option("--print-timestamp")] = False,
     print_headers: Annotated[bool, typer.Option("--print-headers")] = False,
     separator: Annotated[str, typer.Option(metavar="TEXT", help="Between what is printed.", show_default="tab")] = "\t",
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per record and line.")] = False,
 ) -> None:
     """Read records up to the end there is now, or follow."""
@@ -66,7 +69,7 @@ def consume(
     )
     run_async(
         _consume(
-            bootstrap_server,
+            reach(bootstrap_server, command_config, profile),
             topic,
             partition,
             position,
@@ -79,7 +82,7 @@ def consume(
 
 
 async def _consume(
-    bootstrap_server: str,
+    reached: tuple[str, dict[str, Any]],
     topic: str,
     partitions: Sequence[int],
     position: "Position",
@@ -92,7 +95,8 @@ async def _consume(
     from fencepost.client.consumer import AsyncPartitionReader
     from fencepost.client.values import IsolationLevel, TopicPartition
 
-    async with AsyncPartitionReader(bootstrap_server, isolation_level=IsolationLevel(isolation_level)) as reader:
+    servers, settings = reached
+    async with AsyncPartitionReader(servers, isolation_level=IsolationLevel(isolation_level), **settings) as reader:
         if partitions:
             await reader.assign({TopicPartition(topic, at): position for at in partitions})
         else:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
 from fencepost.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    Bootstrap,
     Json,
     parse_datetime,
     parse_topic_partitions,
@@ -34,14 +33,15 @@ INACTIVE_STATES = ("Empty", "Dead")
 @app.command("list")
 def list_groups(
     state: Annotated[list[str], typer.Option(metavar="STATE", help="Only groups in this state; several times.")] = [],  # noqa: B006
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """List the groups."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> "list[GroupListing]":
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             return await admin.list_groups(states=state)
 
     groups = run_async(work())
@@ -66,14 +66,15 @@ def list_groups(
 @app.command()
 def describe(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Show a group's members, its offsets and how far behind it is."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> "tuple[GroupDescription, list[dict[str, Any]]]":
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             description = await admin.describe_group(group)
             return description, await _positions(admin, description)
 
@@ -117,12 +118,13 @@ def reset_offsets(
     ] = None,
     shift_by: Annotated[int | None, typer.Option(metavar="N", help="Forward, or back if negative.")] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would be.")] = False,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Move a group's offsets while it is empty. Shows the new offsets; changes nothing without --execute."""
     from fencepost.cli.reset import Target, plan_reset
-    from fencepost.client.admin import AsyncAdmin
     from fencepost.client.values import CommittedOffset, Reset
 
     targets = [
@@ -141,7 +143,7 @@ def reset_offsets(
     wanted = [parse_topic_partitions(text) for text in topic]
 
     async def work() -> "tuple[dict[TopicPartition, int | None], dict[TopicPartition, int]]":
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             await _check_inactive(admin, group)
             committed = await admin.committed_offsets(group)
             partitions = await _chosen(admin, wanted) if topic else list(committed)
@@ -175,14 +177,15 @@ def reset_offsets(
 @app.command()
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="One or more.", show_default=False)],
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Delete empty groups and their offsets."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> None:
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             for group in groups:
                 await admin.delete_group(group)
 

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        envvar="FENCEPOST_BOOTSTRAP_SERVER",
-        metavar="HOST:PORT[,...]",
-        help="A broker to start from, of Fencepost or Apache Kafka.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 SetConfig = Annotated[
     list[str], typer.Option("--config", "--set", metavar="NAME=VALUE", help="A setting; may be given several times.")

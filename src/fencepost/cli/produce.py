@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, parse_assignments
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, reach
+from fencepost.cli.options import parse_assignments
 from fencepost.cli.output import CommandFailed, print_json, run_async
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def produce(
     null_marker: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A key or value that is just this text becomes null.")
     ] = None,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON document.")] = False,
 ) -> None:
     """Write one record per line. Each record is acknowledged by all replicas, and written once even when retried."""
@@ -55,9 +58,8 @@ def produce(
         descriptor = os.open(file, os.O_RDONLY) if file is not None else sys.stdin.fileno()
     except OSError as error:
         raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
-    written = run_async(
-        _produce(bootstrap_server, topic, descriptor, splitter, partition, headers, CODECS.index(compression))
-    )
+    reached = reach(bootstrap_server, command_config, profile)
+    written = run_async(_produce(reached, topic, descriptor, splitter, partition, headers, CODECS.index(compression)))
     document = {
         "topic": topic,
         "records": written.records,
@@ -140,7 +142,7 @@ def read_portions(descriptor: int, give: Callable[[list[bytes]], None]) -> None:
 
 
 async def _produce(
-    bootstrap_server: str,
+    reached: tuple[str, dict[str, Any]],
     topic: str,
     descriptor: int,
     splitter: LineSplitter,
@@ -156,6 +158,7 @@ async def _produce(
     from fencepost.wire.compression import Codec
 
     written = Written()
+    servers, settings = reached
     loop = asyncio.get_running_loop()
     portions: asyncio.Queue[list[bytes]] = asyncio.Queue(maxsize=PORTIONS_AHEAD)
     pending: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
@@ -173,7 +176,7 @@ async def _produce(
         typer.echo("type one record per line; control-D ends", err=True)
     with _Progress(descriptor, is_typed) as advance:
         async with AsyncProducer(
-            bootstrap_server, compression=Codec(codec), linger_ms=0 if is_typed else 5
+            servers, compression=Codec(codec), linger_ms=0 if is_typed else 5, **settings
         ) as producer:
             # A thread, because no event loop can wait for a file; a daemon, because a terminal may never end its line.
             threading.Thread(target=read_portions, args=(descriptor, give), daemon=True).start()

@@ -1,11 +1,13 @@
 """`fencepost topics`: create, list, describe, alter, delete, add-partitions."""
 
 import base64
+import functools
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, SetConfig, UnsetConfig, parse_assignments
+from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
+from fencepost.cli.options import Json, SetConfig, UnsetConfig, parse_assignments
 from fencepost.cli.output import print_json, print_table, run_async
 
 if TYPE_CHECKING:
@@ -38,11 +40,12 @@ def create(
     ] = None,
     config: SetConfig = [],  # noqa: B006
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that exists as it is.")] = False,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Make topics."""
-    from fencepost.client.admin import AsyncAdmin
     from fencepost.client.errors import BrokerError
     from fencepost.client.values import NewTopic
     from fencepost.wire.errors import ErrorCode
@@ -51,7 +54,7 @@ def create(
 
     async def work() -> list[dict[str, Any]]:
         made = []
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             for name in names:
                 try:
                     topic = await admin.create_topic(
@@ -87,14 +90,15 @@ def create(
 @app.command("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """List the topics."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> "list[TopicMetadata]":
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             return await admin.list_topics()
 
     topics = [topic for topic in run_async(work()) if internal or not topic.is_internal]
@@ -110,14 +114,15 @@ def list_topics(
 @app.command()
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Default: all but internal ones.")] = [],  # noqa: B006
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Show partitions, offsets, replicas and settings of topics."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> list[dict[str, Any]]:
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             if names:
                 topics = [await admin.describe_topic(name) for name in names]
             else:
@@ -155,30 +160,34 @@ def alter(
     name: Name,
     config: SetConfig = [],  # noqa: B006
     delete_config: UnsetConfig = [],  # noqa: B006
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Change settings of a topic; those not named stay as they are."""
     from fencepost.cli.configs import alter_resource
     from fencepost.client.values import ResourceType
 
-    alter_resource(bootstrap_server, ResourceType.TOPIC, name, config, delete_config, as_json=as_json)
+    open_it = functools.partial(open_admin, bootstrap_server, command_config, profile)
+    alter_resource(open_it, ResourceType.TOPIC, name, config, delete_config, as_json=as_json)
 
 
 @app.command()
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not mind one that is not there.")] = False,
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Delete topics and everything in them."""
-    from fencepost.client.admin import AsyncAdmin
     from fencepost.client.errors import UnknownTopic
 
     async def work() -> list[dict[str, Any]]:
         gone = []
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             for name in names:
                 try:
                     await admin.delete_topic(name)
@@ -204,14 +213,15 @@ def add_partitions(
     partitions: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many it shall have in all.", show_default=False)
     ],
-    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapOrProfile = None,
+    command_config: CommandConfig = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Give a topic more partitions. Keys may go to another partition from then on."""
-    from fencepost.client.admin import AsyncAdmin
 
     async def work() -> None:
-        async with AsyncAdmin(bootstrap_server) as admin:
+        async with open_admin(bootstrap_server, command_config, profile) as admin:
             await admin.add_partitions(name, partitions)
 
     run_async(work())
