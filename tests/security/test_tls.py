@@ -63,6 +63,23 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
             Admin(broker.address_of("SSL"), **refused)
 
 
+def test_where_a_certificate_is_only_asked_for_one_may_come_without(tmp_path: Path) -> None:
+    settings = {"listener_name_ssl_ssl_client_auth": "requested"}
+    listeners = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL"}
+    with SecuredFencepost(tmp_path, listeners, **settings) as broker:
+        options = own_options(broker, "SSL")
+        nobody = {name: value for name, value in options.items() if name in ("security.protocol", "ssl.ca.location")}
+        for welcome in (options, nobody):
+            with Admin(broker.address_of("SSL"), **welcome) as admin:
+                assert admin.describe_cluster().brokers
+        foreign = Authority(tmp_path / "foreign", "somebody else").sign("stranger.pem")
+        with pytest.raises(ClientError):
+            Admin(
+                broker.address_of("SSL"),
+                **options | {"ssl.certificate.location": str(foreign), "ssl.key.location": str(foreign)},
+            )
+
+
 def test_a_name_that_is_not_the_brokers_is_noticed_and_harms_nobody(broker: SecuredFencepost) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(broker, "SASL_SSL", trusting(broker), "elsewhere.example")
