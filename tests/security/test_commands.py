@@ -26,7 +26,7 @@ def command(broker: SecuredFencepost, tmp_path: Path) -> Command:
 def test_every_command_that_changes_or_reads_the_cluster_takes_a_profile(command: Command) -> None:
     secured = ("--profile", "secured")
     command("topics", "create", "secret", "--partitions", "1", *secured)
-    assert ["secret"] == [row[0] for row in command("topics", "list", *secured).rows if row[0] == "secret"]
+    assert [row[0] for row in command("topics", "list", *secured).rows if row[0] == "secret"] == ["secret"]
     command("topics", "add-partitions", "secret", "--partitions", "2", *secured)
     command("topics", "alter", "secret", "--set", "retention.ms=86400000", *secured)
     described = command("topics", "describe", "secret", "--json", *secured).json["topics"][0]
@@ -37,7 +37,7 @@ def test_every_command_that_changes_or_reads_the_cluster_takes_a_profile(command
     assert command("consume", "secret", *secured).output == LINES
     to_end = ("reset-offsets", "readers", "--topic", "secret", "--to-latest", "--execute")
     command("groups", *to_end, *secured)
-    assert ["readers"] == [row[0] for row in command("groups", "list", *secured).rows if row[0] == "readers"]
+    assert [row[0] for row in command("groups", "list", *secured).rows if row[0] == "readers"] == ["readers"]
     assert "secret" in command("groups", "describe", "readers", *secured).output
     command("groups", "delete", "readers", *secured)
     command("topics", "delete", "secret", *secured)
