@@ -61,6 +61,9 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     for refused in (stranger, nobody):
         with pytest.raises(ClientError):
             Admin(broker.address_of("SSL"), **refused)
+    # Whoever runs the broker is told why.
+    broker.wait_for_log("PEER_DID_NOT_RETURN_A_CERTIFICATE")
+    broker.wait_for_log("CERTIFICATE_VERIFY_FAILED")
 
 
 def test_where_a_certificate_is_only_asked_for_one_may_come_without(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFailed:
-    """Somebody did not prove who they are. Never holds what they said."""
+    """Somebody did not prove who they are. Never holds what they said.
+
+    Where the handshake of TLS failed there was no connection yet, and `peer` is empty.
+    """
 
     connection: int
     peer: str
