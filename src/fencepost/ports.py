@@ -4,6 +4,7 @@ Two shells provide these: `fencepost.shell` (the real machine) and `fencepost.si
 faults). Nothing in the core may reach around them.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -30,6 +31,10 @@ class Scheduler(Protocol):
 
     def call_when_quiet(self, callback: Callable[[], None], /) -> object:
         """Run when no request waits to be served, and within milliseconds anyway: for what is cheaper in bulk."""
+
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What a disk says that has no room: it may have some again, where any other failure is for good."""
 
 
 class Randomness(Protocol):

@@ -34,6 +34,40 @@ def running(settings: dict[str, str] | None = None, **options: Any) -> tuple[Sim
     return machine, client
 
 
+# No room for a side file
+
+
+def test_an_epoch_checkpoint_that_finds_no_room_is_written_later_and_costs_nobody_anything() -> None:
+    machine, client = running()
+    log = machine.node.partition(TOPIC, 0).log
+    checkpoint = f"{log.directory}/leader-epoch-checkpoint"
+    machine.disk.fail_write("leader-epoch-checkpoint", errno.ENOSPC)
+    assert client.produce(TOPIC, b"first").error_code == 0
+    assert not machine.disk.exists(checkpoint)
+    assert client.produce(TOPIC, b"second").error_code == 0
+    assert machine.disk.read_bytes(checkpoint) == log.epochs.encode()
+
+
+def test_what_no_epoch_checkpoint_tells_is_read_from_the_batches_after_a_crash() -> None:
+    machine, client = running({"log.segment.bytes": "300"})
+    assert client.produce(TOPIC, b"of an earlier epoch").error_code == 0
+    machine.stop()
+    machine.start()
+    client = Client(machine)
+    for _ in range(40):
+        machine.disk.fail_write("leader-epoch-checkpoint", errno.ENOSPC)
+    for _ in range(8):
+        assert client.produce(TOPIC, bytes(150)).error_code == 0
+    log = machine.node.partition(TOPIC, 0).log
+    assert len(log.segments) > 2
+    machine.scheduler.run_for(120_000)  # the recovery points are written meanwhile
+    before = log.epochs.entries
+    assert len(before) == 2
+    machine.cut_power(PowerCut.LOSE_ALL)
+    machine.start()
+    assert machine.node.partition(TOPIC, 0).log.epochs.entries[: len(before)] == before
+
+
 # A failed sync
 
 

@@ -32,13 +32,13 @@ from fencepost.broker.partition import Durability, Partition
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
-from fencepost.broker.storage import FULL_DISK, Storage
+from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
 from fencepost.config import BrokerConfig, TopicConfig, broker_config, super_users, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
-from fencepost.ports import Buffer, Clock, Disk, Flusher, Randomness, Scheduler
+from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler
 from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
 from fencepost.wire.acls import AclBinding

@@ -34,7 +34,6 @@ from fencepost.ports import Disk, Randomness
 
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SYNC_ONE_BY_ONE_MAX = 16
 DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
@@ -209,7 +208,9 @@ class Storage:
                 recovery_points[key] = self._recovery_points.get(key, 0)
                 log_starts[key] = self._log_starts.get(key, 0)
                 continue
-            recovery_points[key] = log.synced_offset
+            # What the epoch checkpoint lacks has to be read again from the batches.
+            trusted = self._checkpointed.get(key, 0) if log.epochs.dirty else log.synced_offset
+            recovery_points[key] = min(trusted, log.synced_offset)
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
                 log_starts[key] = log.log_start_offset
@@ -234,7 +235,7 @@ class Storage:
         else:
             for file in files:
                 file.sync()
-        is_whole = all(log.failure is None for log in logs)
+        is_whole = all(log.failure is None and not log.epochs.dirty for log in logs)
         for log in logs:
             log.written_out()
         self.write_checkpoints(logs)

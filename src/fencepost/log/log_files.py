@@ -5,7 +5,6 @@ the directory, the leader epochs. Knows offsets only as places in files; what th
 """
 
 import dataclasses
-import errno
 from collections.abc import Callable, Sequence
 
 from fencepost.config import TopicConfig
@@ -17,10 +16,9 @@ from fencepost.log.producers import ProducerStateManager
 from fencepost.log.segment import Segment
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
 from fencepost.log.syncables import CheckpointWrite, DirectoryEntries, Syncable, WrittenFile
-from fencepost.ports import Buffer, Disk
+from fencepost.ports import FULL_DISK, Buffer, Disk
 from fencepost.wire.errors import ErrorCode, KafkaError
 
-_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_ROLL_TIMESTAMP = 2**63
 _ASK_ROLL_TIMESTAMP = -2
 """Below every timestamp: the segment's first timestamp is not known yet, or is none."""
@@ -264,9 +262,8 @@ class LogFiles:
         files = list(self._dirty.values())
         self._dirty.clear()
         if self.epochs.dirty:
-            self.epochs.dirty = False
             path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            files.append(CheckpointWrite(self.disk, path, self.epochs.encode()))
+            files.append(CheckpointWrite(self.disk, path, self.epochs))
         end = self.log_end_offset
         if end > self._sync_requested_offset:
             self._sync_requested_offset = end
@@ -292,7 +289,7 @@ class LogFiles:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.topic_partition} is offline: {self._failure}")
 
     def _write_error(self, error: OSError) -> KafkaError:
-        if error.errno in _FULL_DISK:
+        if error.errno in FULL_DISK:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no room to append to {self.topic_partition}: {error}")
         self.mark_failed(error)
         return self.storage_error()

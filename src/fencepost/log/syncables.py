@@ -5,7 +5,8 @@ Each is synced once, perhaps in a helper thread, and then forgotten. Owns nothin
 
 from typing import Protocol
 
-from fencepost.ports import Disk
+from fencepost.log.leader_epochs import LeaderEpochs
+from fencepost.ports import FULL_DISK, Disk
 
 
 class Syncable(Protocol):
@@ -46,14 +47,19 @@ class DirectoryEntries:
 
 
 class CheckpointWrite:
-    """A leader epoch checkpoint to be replaced at the next sync; until then recovery reads epochs from batches."""
+    """A leader epoch checkpoint to be replaced at the next sync; until then recovery reads epochs from batches.
 
-    __slots__ = ("_data", "_disk", "path")
+    So it can wait for one after that, where there is no room for it.
+    """
 
-    def __init__(self, disk: Disk, path: str, data: bytes) -> None:
+    __slots__ = ("_data", "_disk", "_epochs", "path")
+
+    def __init__(self, disk: Disk, path: str, epochs: LeaderEpochs) -> None:
         self._disk = disk
         self.path = path
-        self._data = data
+        self._epochs = epochs
+        self._data = epochs.encode()
+        epochs.dirty = False
 
     def write(self) -> None:
         """Without a sync, for whoever syncs the whole file system."""
@@ -64,3 +70,7 @@ class CheckpointWrite:
             self._disk.write_atomically(self.path, self._data)
         except FileNotFoundError:
             pass  # the partition was deleted
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            self._epochs.dirty = True

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from fencepost.broker.events import HandlerFailed, StorageFailed
 from fencepost.broker.node import Node
-from fencepost.broker.storage import FULL_DISK
 from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
+from fencepost.ports import FULL_DISK
 from fencepost.simulation import faults
 from fencepost.simulation.clients import ClientProcess
 from fencepost.simulation.clock import VirtualClock
