@@ -1,8 +1,7 @@
 """Markers: the control batches that end a transaction in each of its partitions.
 
 They enter through the same write path as everything else. Nobody waits for them but the producer's next transaction: so
-they gather while requests wait, and those of one partition are written together, some at a time: a commit should not
-wait for many others to be completed. In the offsets topic a marker also
+they gather while requests wait, and those of one partition are written together. In the offsets topic a marker also
 decides the group offsets that wait for it, once it is durable. The one sender that could be remote: with several
 brokers, markers for partitions led elsewhere leave here as WriteTxnMarkers.
 """
@@ -20,8 +19,6 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-MARKERS_AT_ONCE = 12
-
 Ordered = tuple[MarkerOrder, MarkerDone]
 
 
@@ -29,12 +26,12 @@ class MarkerSender:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._gathered: dict[TopicPartition, list[Ordered]] = {}
-        self._is_scheduled = False
 
     def send(self, order: MarkerOrder, done: MarkerDone) -> None:
         """Have a marker written to each partition of a transaction; `done` is called for each when it is durable."""
         gathered = self._gathered
-        self._schedule()
+        if not gathered:
+            self._node.scheduler.call_when_quiet(self._write_gathered)
         ordered = order, done
         for topic_partition in order.partitions:
             waiting = gathered.get(topic_partition)
@@ -43,26 +40,11 @@ class MarkerSender:
             else:
                 waiting.append(ordered)
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._node.scheduler.call_when_quiet(self._write_some)
-
-    def _write_some(self) -> None:
-        self._is_scheduled = False
-        gathered = self._gathered
+    def _write_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
         now_ms = self._node.clock.wall_ms()
-        room = MARKERS_AT_ONCE
-        while gathered and room > 0:
-            topic_partition = next(iter(gathered))
-            group = gathered.pop(topic_partition)
-            if len(group) > MARKERS_AT_ONCE:
-                gathered[topic_partition] = group[MARKERS_AT_ONCE:]
-                del group[MARKERS_AT_ONCE:]
-            room -= len(group)
+        for topic_partition, group in gathered.items():
             write_markers(self._node, topic_partition, group, now_ms)
-        if gathered:
-            self._schedule()
 
 
 def write_markers(node: Node, topic_partition: TopicPartition, group: Sequence[Ordered], now_ms: int) -> None:

@@ -7,7 +7,7 @@ counts how often that happens to a thread; where it does not say, nobody is dist
 from collections.abc import Callable
 
 LOOKS = 64
-LOSSES_MAX = 8
+LOSSES_MAX = 2
 """In so many looks, before the processor counts as shared."""
 
 

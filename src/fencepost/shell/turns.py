@@ -46,7 +46,6 @@ class Turns:
         self._held: list[Served] = []
         self._when_quiet: list[Callable[[], None]] = []
         self._quiet_due_ns = 0
-        self._is_in_bulk_work = False
         self._is_scheduled = False
         self.holds_answers = False
         """Whether answers wait for the end of the turn."""
@@ -67,9 +66,9 @@ class Turns:
         self._held.append(connection)
 
     def call_when_quiet(self, callback: Callable[[], None]) -> None:
-        """Run when no request waits, and soon anyway; what is the rest of such work goes on in the next turn."""
+        """Run when no request waits, and soon anyway."""
         if not self._when_quiet:
-            self._quiet_due_ns = 0 if self._is_in_bulk_work else perf_counter_ns() + QUIET_WAIT_NS
+            self._quiet_due_ns = perf_counter_ns() + QUIET_WAIT_NS
         self._when_quiet.append(callback)
         self._schedule()
 
@@ -92,10 +91,8 @@ class Turns:
             self._schedule()
         if self._when_quiet and (is_quiet or perf_counter_ns() >= self._quiet_due_ns):
             callbacks, self._when_quiet = self._when_quiet, []
-            self._is_in_bulk_work = True
             for callback in callbacks:
                 callback()
-            self._is_in_bulk_work = False
 
     def _serve_some(self) -> None:
         ending, waiting = self._ending, self._waiting

@@ -1,8 +1,6 @@
 """Markers of several transactions gather, are written together, and count when they are durable."""
 
-from collections.abc import Sequence
-
-from fencepost.broker.markers import MARKERS_AT_ONCE, MarkerSender
+from fencepost.broker.markers import MarkerSender
 from fencepost.coordinators.transactions.markers import MarkerOrder
 from fencepost.log.producers import Origin
 from fencepost.simulation.clock import VirtualClock
@@ -15,11 +13,10 @@ TOPIC = "purchases"
 QUIET_MS = 5
 PARTITIONS = ((TOPIC, 0), (TOPIC, 1))
 PRODUCERS = (7, 8, 9)
-CROWD = tuple(range(10, 10 + MARKERS_AT_ONCE + 2))
 
 
 class Scene:
-    def __init__(self, producers: Sequence[int] = PRODUCERS) -> None:
+    def __init__(self) -> None:
         scheduler = SimulatedScheduler(VirtualClock(), quiet_after_ms=QUIET_MS)
         settings = {**SMALL, "transaction.partition.verification.enable": "false"}
         self.machine = SimulatedNode(settings, scheduler=scheduler).start()
@@ -28,7 +25,7 @@ class Scene:
         self.partitions = [self.machine.node.partition(*name) for name in PARTITIONS]
         self.sender = MarkerSender(self.machine.node)
         self.told: list[tuple[int, int, ErrorCode]] = []
-        for producer_id in producers:
+        for producer_id in PRODUCERS:
             for partition in self.partitions:
                 batch = client.batch(
                     b"in doubt", producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
@@ -85,20 +82,3 @@ def test_a_topic_that_is_gone_is_told_of() -> None:
     scene.machine.node.delete_topic(TOPIC)
     scene.machine.scheduler.run_for(100)
     assert scene.told == [(7, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in (0, 1)]
-
-
-def test_many_markers_are_written_some_at_a_time_in_the_order_they_were_decided() -> None:
-    scene = Scene(CROWD)
-    begun = len(CROWD)
-    for producer_id in CROWD:
-        scene.order(producer_id)
-    lengths: list[list[int]] = []
-    for _ in range(4):
-        scene.machine.scheduler.run_for(QUIET_MS)
-        lengths.append([end - begun for end in scene.ends])
-    some, rest = MARKERS_AT_ONCE, len(CROWD) - MARKERS_AT_ONCE
-    assert lengths[:2] == [[some, 0], [some, some]]
-    assert lengths[2:] == [[some + rest, some + rest]] * 2
-    scene.machine.scheduler.run_for(100)
-    assert [producer for producer, index, _ in scene.told if index == 0] == list(CROWD)
-    assert {error for *_, error in scene.told} == {ErrorCode.NONE}

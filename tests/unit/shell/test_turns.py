@@ -139,25 +139,6 @@ def test_bulk_work_does_not_wait_for_ever(scene: Scene) -> None:
     assert "bulk" in happened
 
 
-def test_the_rest_of_bulk_work_goes_on_in_the_next_turn_whoever_waits(scene: Scene) -> None:
-
-    def take_long(pause_ns: int) -> None:
-        scene.now_ns += pause_ns
-        scene.arrives("busy")
-
-    scene.while_serving["slow"] = lambda: take_long(QUIET_WAIT_NS)
-    scene.while_serving["busy"] = lambda: take_long(TURN_NS)
-
-    def first_part() -> None:
-        scene.happened.append("bulk")
-        scene.turns.call_when_quiet(lambda: scene.happened.append("rest"))
-
-    scene.turns.call_when_quiet(first_part)
-    scene.arrives("slow")
-    assert scene.turn_once()[-1] == "bulk"
-    assert scene.turn_once()[-1] == "rest"
-
-
 def test_bulk_work_runs_at_once_on_an_idle_broker(scene: Scene) -> None:
     scene.turns.call_when_quiet(lambda: scene.happened.append("bulk"))
     assert scene.turn_once() == ["bulk"]
