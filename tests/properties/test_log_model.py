@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.peers.markers import append_marker
 
 from fencepost.config import TopicConfig
 from fencepost.log.indexes import OffsetIndex
@@ -132,7 +133,8 @@ class LogMachine(RuleBasedStateMachine):
     )
     def end_transaction(self, producer_id: int, kind: ControlType) -> None:
         end_offset = self.end_offset
-        appended = self.log.append_marker(
+        appended = append_marker(
+            self.log,
             kind,
             producer_id,
             0,
@@ -141,7 +143,7 @@ class LogMachine(RuleBasedStateMachine):
             leader_epoch=self.leader_epoch,
             now_ms=NOW_MS,
         )
-        assert appended.first_offset == end_offset
+        assert appended == end_offset
         read = self.log.read(end_offset, 10_000)
         self.remember(bytes(read.records))
 

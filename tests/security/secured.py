@@ -140,7 +140,7 @@ class SecuredFencepost(BrokerProcess):
         if not self.ports:
             self.ports = dict(zip(self.listeners, free_ports(len(self.listeners)), strict=True))
         config = self.directory / "broker.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in self.settings().items()))
+        config.write_text(as_properties(self.settings()))
         users = self.directory / "users"
         users.write_text(
             "".join(f"SCRAM-SHA-{bits}=[name={USER},password={_quoted(PASSWORD)}]\n" for bits in (256, 512))
@@ -160,6 +160,10 @@ class SecuredFencepost(BrokerProcess):
         while text not in self.log_file.read_text(errors="replace"):
             assert time.monotonic() < deadline, f"{text!r} is not in the log:\n{self.log_text()}"
             time.sleep(0.02)
+
+
+def as_properties(settings: Mapping[str, Any]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _quoted(text: str) -> str:

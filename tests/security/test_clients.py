@@ -20,6 +20,7 @@ from tests.security.secured import (
     SESSION_MS,
     USER,
     SecuredFencepost,
+    as_properties,
     java_properties,
     own_options,
 )
@@ -189,8 +190,7 @@ def test_java_writes_and_reads_by_every_mechanism_and_renews_its_session_in_a_tr
 
 def test_kafkas_own_tools_set_describe_and_remove_scram_users(broker: SecuredFencepost, tmp_path: Any) -> None:
     config = tmp_path / "client.properties"
-    properties = java_properties(broker, "SASL_SSL", "SCRAM-SHA-512")
-    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    config.write_text(as_properties(java_properties(broker, "SASL_SSL", "SCRAM-SHA-512")))
     where = ("--bootstrap-server", broker.address_of("SASL_SSL"), "--command-config", str(config))
     of_carol = ("--entity-type", "users", "--entity-name", "carol")
     tool = "kafka.admin.ConfigCommand"

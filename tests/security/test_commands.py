@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop_cli.conftest import Command
-from tests.security.secured import SecuredFencepost, own_options
+from tests.security.secured import SecuredFencepost, as_properties, own_options
 
 LISTENER = "SASL_SSL"
 LINES = "one\ntwo\n"
@@ -17,7 +17,7 @@ def command(broker: SecuredFencepost, tmp_path: Path) -> Command:
     options = own_options(broker, LISTENER, "SCRAM-SHA-512") | {"bootstrap.servers": broker.address_of(LISTENER)}
     profiles = tmp_path / "fencepost" / "profiles"
     profiles.mkdir(parents=True)
-    (profiles / "secured.properties").write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    (profiles / "secured.properties").write_text(as_properties(options))
     command = Command("")
     command.environment["XDG_CONFIG_HOME"] = str(tmp_path)
     return command
@@ -48,14 +48,14 @@ def test_a_file_of_settings_does_as_well_and_an_address_on_the_command_line_beat
 ) -> None:
     file = tmp_path / "client.properties"
     options = own_options(broker, LISTENER, "PLAIN") | {"bootstrap.servers": "127.0.0.1:1"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    file.write_text(as_properties(options))
     command("topics", "list", "--command-config", str(file), "--bootstrap-server", broker.address_of(LISTENER))
 
 
 def test_whoever_does_not_log_in_is_told_so(command: Command, broker: SecuredFencepost, tmp_path: Path) -> None:
     file = tmp_path / "wrong.properties"
     options = own_options(broker, LISTENER, "PLAIN") | {"sasl.password": "wrong"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    file.write_text(as_properties(options))
     where = ("--command-config", str(file), "--bootstrap-server", broker.address_of(LISTENER))
     for arguments in (("topics", "list"), ("consume", "secret"), ("produce", "secret"), ("groups", "list")):
         assert "authentication" in command.refused(*arguments, *where).lower()

@@ -208,9 +208,10 @@ class Storage:
                 recovery_points[key] = self._recovery_points.get(key, 0)
                 log_starts[key] = self._log_starts.get(key, 0)
                 continue
-            # What the epoch checkpoint lacks has to be read again from the batches.
-            trusted = self._checkpointed.get(key, 0) if log.epochs.dirty else log.synced_offset
-            recovery_points[key] = min(trusted, log.synced_offset)
+            recovery_points[key] = log.synced_offset
+            if log.epochs.dirty:
+                # What the epoch checkpoint lacks has to be read again from the batches.
+                recovery_points[key] = min(log.synced_offset, self._checkpointed.get(key, 0))
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
                 log_starts[key] = log.log_start_offset

@@ -1,7 +1,7 @@
 """`fencepost acls`: list, add, remove; the options are those of kafka-acls.sh."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from fencepost.wire.acls import (
     PatternType,
     ResourcePattern,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _EPILOG = """\
 \b

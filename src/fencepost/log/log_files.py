@@ -264,6 +264,7 @@ class LogFiles:
         if self.epochs.dirty:
             path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
             files.append(CheckpointWrite(self.disk, path, self.epochs))
+            self.epochs.dirty = False
         end = self.log_end_offset
         if end > self._sync_requested_offset:
             self._sync_requested_offset = end

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fencepost.log.open_transactions import CompletedTransaction
+from fencepost.log.producer_checks import check_marker
 from fencepost.log.producers import Marker
 from fencepost.log.syncables import WrittenFile
 from fencepost.wire.batch import MARKER_BYTES, ControlType, control_batch
@@ -19,44 +20,6 @@ if TYPE_CHECKING:
 
 Refusals = list[KafkaError | None]
 """For each marker: why it was not written, or None."""
-
-
-def append_marker(
-    log: "PartitionLog",
-    kind: ControlType,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    transaction_version: int,
-    leader_epoch: int,
-    now_ms: int,
-) -> int:
-    if log.failure is not None:
-        raise log.storage_error()
-    log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
-    offset = log.log_end_offset
-    batch = control_batch(kind, coordinator_epoch, producer_id, producer_epoch, now_ms, offset, leader_epoch)
-    log._write(batch, len(batch), offset, offset, now_ms, now_ms)
-    log.note_epoch(leader_epoch, offset)
-    completed = log.producers.apply_marker(kind, producer_id, producer_epoch, coordinator_epoch, offset, now_ms)
-    if completed is not None and completed.is_aborted:
-        try:
-            note_aborted(log, completed)
-        except OSError as error:
-            # Without its index entry the marker must not stay: readers would be given aborted records.
-            log.truncate_to(offset, now_ms)
-            raise log._write_error(error) from error
-    return offset
-
-
-def note_aborted(log: "PartitionLog", completed: CompletedTransaction) -> None:
-    """Raises OSError with nothing changed."""
-    aborted = log.active_segment.aborted
-    is_new = aborted.file is None
-    aborted.append_completed(completed)
-    log.note_dirty(WrittenFile(log.disk, aborted.path))
-    if is_new:
-        log.note_new_names()
 
 
 def append_markers(log: "PartitionLog", markers: Sequence[Marker], leader_epoch: int, now_ms: int) -> Refusals:
@@ -71,13 +34,41 @@ def append_markers(log: "PartitionLog", markers: Sequence[Marker], leader_epoch:
 
 
 def _append_one(log: "PartitionLog", marker: Marker, leader_epoch: int, now_ms: int) -> KafkaError | None:
-    kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
-    identity = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
     try:
-        append_marker(log, kind, *identity, marker.transaction_version, leader_epoch, now_ms)
+        _append(log, marker, leader_epoch, now_ms)
     except KafkaError as refusal:
         return refusal
     return None
+
+
+def _append(log: "PartitionLog", marker: Marker, leader_epoch: int, now_ms: int) -> None:
+    if log.failure is not None:
+        raise log.storage_error()
+    check_marker(log.producers, marker)
+    kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+    identity = marker.producer_id, marker.producer_epoch
+    offset = log.log_end_offset
+    batch = control_batch(kind, marker.coordinator_epoch, *identity, now_ms, offset, leader_epoch)
+    log._write(batch, len(batch), offset, offset, now_ms, now_ms)
+    log.note_epoch(leader_epoch, offset)
+    completed = log.producers.apply_marker(kind, *identity, marker.coordinator_epoch, offset, now_ms)
+    if completed is not None and completed.is_aborted:
+        try:
+            note_aborted(log, completed)
+        except OSError as error:
+            # Without its index entry the marker must not stay: readers would be given aborted records.
+            log.truncate_to(offset, now_ms)
+            raise log._write_error(error) from error
+
+
+def note_aborted(log: "PartitionLog", completed: CompletedTransaction) -> None:
+    """Raises OSError with nothing changed."""
+    aborted = log.active_segment.aborted
+    is_new = aborted.file is None
+    aborted.append_completed(completed)
+    log.note_dirty(WrittenFile(log.disk, aborted.path))
+    if is_new:
+        log.note_new_names()
 
 
 def _fit_together(log: "PartitionLog", markers: Sequence[Marker], now_ms: int) -> bool:
@@ -87,12 +78,11 @@ def _fit_together(log: "PartitionLog", markers: Sequence[Marker], now_ms: int) -
 
 
 def _append_commits(log: "PartitionLog", markers: Sequence[Marker], leader_epoch: int, now_ms: int) -> Refusals:
-    check = log.producers.check_marker
     refusals: Refusals = []
     accepted: list[Marker] = []
     for marker in markers:
         try:
-            check(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version)
+            check_marker(log.producers, marker)
         except KafkaError as refusal:
             refusals.append(refusal)
         else:

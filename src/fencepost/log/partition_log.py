@@ -40,7 +40,6 @@ from fencepost.wire.batch import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
-    ControlType,
     iterate_headers,
     read_header,
     stamp,
@@ -269,25 +268,11 @@ class PartitionLog(LogFiles):
         self.note_epoch(leader_epoch, offset)
         return offset
 
-    def append_marker(
-        self,
-        kind: ControlType,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        *,
-        transaction_version: int,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> Appended:
-        """End a producer's transaction in this partition. KafkaError for a stale producer or coordinator epoch."""
-        identity = producer_id, producer_epoch, coordinator_epoch
-        offset = marking.append_marker(self, kind, *identity, transaction_version, leader_epoch, now_ms)
-        # What was unstable stays so until the marker is below the high watermark.
-        return Appended(offset, offset, -1, self.log_start_offset, False)
-
     def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> marking.Refusals:
-        """The same for several producers. Why each marker was refused, if it was; the others are written."""
+        """End transactions in this partition. Why each marker was refused, if it was; the others are written.
+
+        What was unstable stays so until the marker is below the high watermark.
+        """
         return marking.append_markers(self, markers, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> int:

@@ -1,16 +1,15 @@
 """What one partition remembers of its producers: epochs, sequences, the last five batches, open transactions.
 
-Owns the rules by which a leader accepts, answers again or refuses a producer's batch or marker, in Kafka's order.
-Checks and effects are apart: `check_append` and `check_marker` change nothing, so that a write that fails leaves no
-trace; `update` and `apply_control` record what was written. Touches no file.
+Checks and effects are apart: `check_append` and `producer_checks.check_marker` change nothing, so that a write that
+fails leaves no trace; `update` and `apply_control` record what was written. Touches no file.
 """
 
-import enum
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
 from fencepost.log.open_transactions import CompletedTransaction, OpenTransactions
+from fencepost.log.producer_checks import Origin, check_carefully, older_epoch
 from fencepost.log.producer_entries import (
     NO_OFFSET,
     BatchMetadata,
@@ -18,7 +17,6 @@ from fencepost.log.producer_entries import (
     ProducerEntry,
     VerificationEntry,
     VerificationGuard,
-    first_sequence_of,
     read_snapshot,
     write_snapshot,
 )
@@ -33,7 +31,6 @@ from fencepost.wire.batch import (
     ControlType,
     read_marker,
 )
-from fencepost.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
     "BatchMetadata",
@@ -48,16 +45,7 @@ __all__ = [
     "read_snapshot",
 ]
 
-EPOCH_MAX = 32767
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
-
-
-class Origin(enum.Enum):
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    """Offset commits and markers: no sequences."""
-    REPLICATION = "replication"
-    """Already checked by a leader: followed, never refused."""
 
 
 class Marker(Protocol):
@@ -165,98 +153,7 @@ class ProducerStateManager:
                 return None
         if producer_id == NO_PRODUCER_ID or origin is Origin.REPLICATION:
             return None
-        return self._check_carefully(header, entry, origin, verification_guard)
-
-    def _check_carefully(
-        self, header: BatchHeader, entry: ProducerEntry | None, origin: Origin, guard: VerificationGuard | None
-    ) -> BatchMetadata | None:
-        if origin is Origin.CLIENT and entry is not None and entry.producer_epoch == header.producer_epoch:
-            duplicate = _find_duplicate(entry, header.base_sequence, header.last_sequence)
-            if duplicate is not None:
-                return duplicate
-        if header.is_transactional and not self.has_open_transaction(header.producer_id, header.producer_epoch):
-            self._check_epoch(header, entry)
-            self._check_verified(header, guard)
-        self._check_epoch(header, entry)
-        if origin is Origin.CLIENT:
-            self._check_sequence(header, entry)
-        if entry is not None and entry.current_txn_first_offset >= 0 and not header.is_transactional:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open in {self.topic_partition} since offset "
-                f"{entry.current_txn_first_offset}, but sent a batch that is not transactional",
-            )
-        return None
-
-    def _check_epoch(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
-        if entry is not None and header.producer_epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {header.producer_epoch} of producer {header.producer_id} in {self.topic_partition} is older "
-                f"than the last seen epoch {entry.producer_epoch}",
-            )
-
-    def _check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        if not self.verification_enabled or header.is_control:
-            return
-        verification = self._verifications.get(header.producer_id)
-        if guard is None or verification is None or verification.guard is not guard:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"Record was not part of an ongoing transaction: producer {header.producer_id} epoch "
-                f"{header.producer_epoch} has none open in {self.topic_partition} and was not verified",
-            )
-
-    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
-        sequence = header.base_sequence
-        verification = self._verifications.get(header.producer_id)
-        if verification is not None:
-            if verification.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
-                raise self._out_of_order(header, "expected sequence 0, nothing of this producer is known")
-            if sequence > verification.lowest_sequence:
-                raise self._out_of_order(header, f"{verification.lowest_sequence} (earliest seen sequence)")
-        if entry is None:
-            return  # forgotten by retention or expiry, or new: any sequence will do
-        if header.producer_epoch != entry.producer_epoch:
-            if sequence != 0:
-                raise self._out_of_order(header, f"new epoch, {entry.producer_epoch} (current producer epoch)")
-        elif sequence != entry.next_sequence:
-            raise self._out_of_order(header, f"{entry.last_sequence} (current end sequence number)")
-
-    def _out_of_order(self, header: BatchHeader, reason: str) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"Out of order sequence number for producer {header.producer_id} epoch {header.producer_epoch} in "
-            f"{self.topic_partition}: {header.base_sequence} (incoming seq. number), {reason}",
-        )
-
-    def check_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
-    ) -> None:
-        """Whether a coordinator may end this producer's transaction here; KafkaError if not."""
-        entry = self._producers.get(producer_id)
-        if entry is None:
-            return
-        current = entry.producer_epoch
-        if transaction_version >= 2:
-            # The coordinator raised the epoch for this marker. The same epoch again is a marker sent twice, or one of a
-            # producer whose epoch cannot rise any more.
-            repeated = producer_epoch == current and (not entry.has_open_transaction or producer_epoch == EPOCH_MAX)
-            stale = producer_epoch <= current and not repeated
-        else:
-            stale = producer_epoch < current
-        if stale:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"marker epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is not above the "
-                f"last seen epoch {current} (transaction version {transaction_version})",
-            )
-        if coordinator_epoch < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} (zombie) of a marker for producer {producer_id} in "
-                f"{self.topic_partition} is older than {entry.coordinator_epoch} (current)",
-            )
+        return check_carefully(self, header, entry, origin, verification_guard)
 
     # Verification
 
@@ -267,11 +164,7 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
-                raise KafkaError(
-                    ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is older than the "
-                    f"last seen epoch {entry.producer_epoch}",
-                )
+                raise older_epoch(self, producer_id, producer_epoch, entry)
             if entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch:
                 return None
         verification = self._verifications.get(producer_id)
@@ -453,13 +346,6 @@ class ProducerStateManager:
             if entry.has_open_transaction:
                 self.transactions.begin(entry.current_txn_first_offset, entry.producer_id)
         self.on_log_start_offset(log_start_offset)
-
-
-def _find_duplicate(entry: ProducerEntry, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-    for batch in entry.batches:
-        if batch[0] == last_sequence and first_sequence_of(last_sequence, batch[2]) == first_sequence:
-            return BatchMetadata(*batch)
-    return None
 
 
 def _is_expired(entry: ProducerEntry, limit_ms: int) -> bool:

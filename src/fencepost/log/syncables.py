@@ -59,7 +59,6 @@ class CheckpointWrite:
         self.path = path
         self._epochs = epochs
         self._data = epochs.encode()
-        epochs.dirty = False
 
     def write(self) -> None:
         """Without a sync, for whoever syncs the whole file system."""

@@ -8,23 +8,7 @@ from typing import Any
 
 from fencepost.broker.events import AuthenticationFailed
 from fencepost.shell.server import LISTEN_BACKLOG, BrokerProtocol, Connections
-from fencepost.shell.tls import TlsKeys
-
-
-class WatchedHandshake(ssl.SSLObject):
-    """Says why it failed, which the event loop keeps to itself. Whoever just hangs up gave no reason."""
-
-    connections: Connections
-    listener: str
-
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            raise
-        except ssl.SSLError as error:
-            self.connections.node.events.emit(AuthenticationFailed(0, "", self.listener, "TLS", str(error)))
-            raise
+from fencepost.shell.tls import TlsKeys, WatchedHandshake
 
 
 class CurrentContext(ssl.SSLContext):
@@ -46,13 +30,14 @@ class CurrentContext(ssl.SSLContext):
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         if len(self.handshakes) + len(self.connections.open) >= self.connections.node.config.max_connections:
             raise ssl.SSLError("max.connections reached")
-        context = self.keys.context
-        context.sslobject_class = WatchedHandshake
-        made = context.wrap_bio(*arguments, **options)
+        made = self.keys.context.wrap_bio(*arguments, **options)
         assert isinstance(made, WatchedHandshake)
-        made.connections, made.listener = self.connections, self.keys.listener
+        made.on_failure = self._failed
         self.handshakes.add(made)
         return made
+
+    def _failed(self, reason: str) -> None:
+        self.connections.node.events.emit(AuthenticationFailed(0, "", self.keys.listener, "TLS", reason))
 
 
 class TlsBrokerProtocol(BrokerProtocol):

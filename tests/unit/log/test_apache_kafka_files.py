@@ -26,6 +26,7 @@ from fencepost.wire.batch import ControlType, build_batch
 from fencepost.wire.records import read_records
 from tests.peers import java
 from tests.peers.kafka import ApacheKafka
+from tests.peers.markers import append_marker
 
 NOW_MS = 1_700_000_000_000
 RECORDS_AND_MARKERS = 1004
@@ -55,8 +56,8 @@ def write_a_log(directory: Path) -> PartitionLog:
         if has_producer:
             sequences[producer_id] += count
         if at % 20 == 19:
-            log.append_marker(
-                ControlType(at // 20 % 2), 2, 0, 5, transaction_version=1, leader_epoch=epoch, now_ms=NOW_MS + at
+            append_marker(
+                log, ControlType(at // 20 % 2), 2, 0, 5, transaction_version=1, leader_epoch=epoch, now_ms=NOW_MS + at
             )
     return log
 

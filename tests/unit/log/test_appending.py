@@ -19,6 +19,7 @@ from fencepost.wire.batch import (
 )
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import read_records
+from tests.peers.markers import append_marker
 from tests.unit.log.scene import DIRECTORY, NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 
@@ -204,8 +205,8 @@ def test_readers_of_committed_records_stop_before_an_open_transaction() -> None:
     log = scene.log
     log.advance_high_watermark(3)
     assert (log.last_stable_offset, log.high_watermark) == (1, 3)
-    marker = log.append_marker(ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
-    assert marker.first_offset == 3
+    marker = append_marker(log, ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+    assert marker == 3
     assert log.last_stable_offset == 1, "the marker itself is above the high watermark"
     log.advance_high_watermark(4)
     assert log.last_stable_offset == 4
@@ -240,10 +241,10 @@ def test_a_full_disk_at_the_index_of_aborted_transactions_takes_the_marker_back(
     scene.append(idempotent(0, "in doubt", transactional=True))
     scene.disk.fail_write(".txnindex", errno.ENOSPC)
     with pytest.raises(KafkaError):
-        scene.log.append_marker(ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+        append_marker(scene.log, ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
     assert scene.log.log_end_offset == 1
     assert scene.log.producers.has_open_transaction(7, 0)
-    scene.log.append_marker(ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+    append_marker(scene.log, ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
     assert len(scene.log.aborted_transactions(0, 2)) == 1
     scene.log.check_invariants()
 
@@ -291,7 +292,7 @@ def test_dirty_files_are_all_it_takes_to_survive_a_power_cut() -> None:
 def test_a_follower_takes_batches_as_they_are_and_refuses_what_it_has() -> None:
     leader, follower = Scene(), Scene()
     leader.append(idempotent(0, "a", transactional=True), leader_epoch=2)
-    leader.log.append_marker(ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=3, now_ms=NOW_MS)
+    append_marker(leader.log, ControlType.ABORT, 7, 0, 1, transaction_version=1, leader_epoch=3, now_ms=NOW_MS)
     records = leader.log.read(0, 1000).records
     assert follower.log.append_as_follower(records, NOW_MS) == 2
     assert follower.log.read(0, 1000) == leader.log.read(0, 1000)

@@ -30,6 +30,7 @@ from fencepost.wire.batch import ControlType, build_batch, iterate_headers, read
 from fencepost.wire.compression import Codec
 from fencepost.wire.records import read_records
 from tests.peers import java
+from tests.peers.markers import append_marker
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -76,7 +77,7 @@ class CompactedLog:
         return appended.first_offset
 
     def mark(self, kind, pid, epoch=0):
-        self.log.append_marker(kind, pid, epoch, 0, transaction_version=0, leader_epoch=0, now_ms=self.now)
+        append_marker(self.log, kind, pid, epoch, 0, transaction_version=0, leader_epoch=0, now_ms=self.now)
         self.flush()
 
     def flush(self):

@@ -1,25 +1,17 @@
 """Markers of several producers at once leave exactly what the same markers would leave one by one."""
 
 import errno
-from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.config import TopicConfig
-from fencepost.wire.batch import MARKER_BYTES, ControlType
-from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.batch import MARKER_BYTES
+from fencepost.wire.errors import ErrorCode
+from tests.peers.markers import Ends
 from tests.unit.log.scene import NOW_MS, Scene, batch_of, idempotent, offsets_in
 
 PRODUCERS = range(6)
-
-
-class Ends(NamedTuple):
-    producer_id: int
-    producer_epoch: int = 0
-    coordinator_epoch: int = 1
-    is_commit: bool = True
-    transaction_version: int = 1
 
 
 markers = st.lists(
@@ -36,18 +28,7 @@ markers = st.lists(
 
 
 def one_by_one(scene: Scene, ends: Ends) -> ErrorCode | None:
-    kind = ControlType.COMMIT if ends.is_commit else ControlType.ABORT
-    try:
-        scene.log.append_marker(
-            kind,
-            *ends[:3],
-            transaction_version=ends.transaction_version,
-            leader_epoch=0,
-            now_ms=NOW_MS,
-        )
-    except KafkaError as refusal:
-        return refusal.code
-    return None
+    return together(scene, [ends])[0]
 
 
 def together(scene: Scene, group: list[Ends]) -> list[ErrorCode | None]:

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fencepost.log.producer_checks import check_marker
 from fencepost.log.producers import CorruptSnapshot, Origin, ProducerStateManager, read_snapshot
 from fencepost.wire.batch import SEQUENCE_MAX, BatchHeader, ControlType, build_batch, control_batch, read_header
 from fencepost.wire.errors import ErrorCode, KafkaError
 from tests.peers import java
+from tests.peers.markers import Ends
 
 unhurried = settings(deadline=None)
 PID = 1000
@@ -52,7 +54,8 @@ class Partition:
         return self.append(batch(sequence, epoch=epoch, pid=pid, transactional=True), guard=guard)
 
     def mark(self, kind=ControlType.COMMIT, epoch=0, *, coordinator_epoch=0, version=0, pid=PID, timestamp=NOW):
-        self.state.check_marker(pid, epoch, coordinator_epoch, version)
+        ends = Ends(pid, epoch, coordinator_epoch, transaction_version=version)
+        check_marker(self.state, ends)
         marker = control_batch(kind, coordinator_epoch, pid, epoch, timestamp, base_offset=self.end)
         self.end += 1
         return self.state.apply_control(read_header(marker), kind, coordinator_epoch, self.end - 1)

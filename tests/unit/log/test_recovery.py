@@ -8,6 +8,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.side_files import read_partition_metadata
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ControlType
+from tests.peers.markers import append_marker
 from tests.unit.log.scene import DIRECTORY, NOW_MS, TOPIC_ID, Scene, batch_of, idempotent, offsets_in
 
 SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -152,7 +153,7 @@ def test_aborted_transactions_and_open_ones_are_found_again() -> None:
     for producer_id in (1, 2, 3):
         scene.append(idempotent(0, "v" * 200, producer_id=producer_id, transactional=True))
     for producer_id, kind in ((1, ControlType.ABORT), (2, ControlType.COMMIT)):
-        scene.log.append_marker(kind, producer_id, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+        append_marker(scene.log, kind, producer_id, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
     expected = scene.log.aborted_transactions(0, 5)
     assert len(expected) == 1
     scene.sync()
