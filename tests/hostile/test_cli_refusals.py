@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.wire.catalog import ApiKey
 from tests.hostile.sockets import Canary, RudeClient, eventually
 
 COMMAND = [sys.executable, "-c", "from fencepost.cli.main import main; main()", "serve"]
@@ -189,6 +191,9 @@ def test_metrics_are_served_as_prometheus_text_with_kafkas_names(tmp_path: Path)
         with RudeClient(broker.address) as client:
             client.send_frame(b"rubbish that is no request")
             assert client.is_hung_up()
+        with RudeClient(broker.address) as client:
+            client.send_frame(struct.pack(">hhih", ApiKey.METADATA, 1, 1, -1) + bytes(4) + b"more")
+            client.receive_frame()
         found = metrics_of(port)
         assert found['kafka_network_requestmetrics_requests_total{request="Produce"}'] == 3
         assert found['kafka_log_log_logendoffset{partition="0",topic="canary"}'] == 3
@@ -197,6 +202,7 @@ def test_metrics_are_served_as_prometheus_text_with_kafkas_names(tmp_path: Path)
         assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 0
         assert found["kafka_server_socket_server_metrics_connection_count"] >= 1
         assert found['fencepost_events_total{event="MalformedRequest"}'] == 1
+        assert found['fencepost_requests_with_trailing_bytes_total{request="Metadata"}'] == 1
         assert found["process_resident_memory_bytes"] > 1_000_000
         canary.close()
 

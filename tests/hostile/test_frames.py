@@ -59,7 +59,6 @@ BAD_FRAMES = {
     "a tag count without an end": header(ApiKey.METADATA, 12, tags=b"\xff" * 10),
     "more tags than bytes": header(ApiKey.METADATA, 12, tags=b"\xff\xff\xff\xff\x0f"),
     "a tag longer than the frame": header(ApiKey.METADATA, 12, tags=b"\x01\x05\xff\x7f"),
-    "trailing bytes": METADATA_4 + b"\0\0\0\0\0" + b"more",
     "a client id longer than the frame": struct.pack(">hhih", ApiKey.METADATA, 4, 5, 32_767) + b"abc",
     "a client id of negative length": struct.pack(">hhih", ApiKey.METADATA, 4, 5, -2) + b"\0\0\0\0\0",
     "a client id that is no UTF-8": header(ApiKey.METADATA, 4, b"\xc3\x28") + b"\0\0\0\0\0",

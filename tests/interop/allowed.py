@@ -27,10 +27,6 @@ ABSENT_FEATURES = {
 
 # Case or step -> (paths that may differ, as a regular expression; why).
 RAW: dict[str, tuple[str, str]] = {
-    "trailing bytes after a body": (
-        r"\[0\]",
-        "we hang up on a frame with more than its message; Kafka logs and goes on",
-    ),
     "more records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
     "fewer records counted than there are": (r"ErrorCode|BaseOffset", "records stay opaque on the common path"),
     "a record body of rubbish": (r"ErrorCode", "INVALID_RECORD; Kafka fails inside and says UNKNOWN_SERVER_ERROR"),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Connection, Staged
-from fencepost.broker.events import HandlerFailed, MalformedRequest
+from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
-from fencepost.wire.codec import whole_decoder
+from fencepost.wire.codec import prefix_decoder
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from fencepost.wire.framing import read_known_header, read_request_header
 from fencepost.wire.messages import ApiVersionsResponse
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # More than any client asks of a full broker at once; each costs some microseconds of everybody's time.
 REQUEST_ELEMENTS_MAX = 100_000
+# Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
+TRAILING_SOFTWARE_MAX = 100
 _API = struct.Struct(">HH")
 
 
@@ -35,7 +37,7 @@ class _Route(NamedTuple):
     function: "Callable[[Node, Call, Any], Any]"
     pipelined: bool
     has_header_tags: bool
-    decode: Callable[[memoryview, int, int], Any]
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
 
 
 class Dispatcher:
@@ -45,6 +47,9 @@ class Dispatcher:
         self._handlers = {int(key): handler for key, handler in handlers.items()}
         self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
+        self.calls_with_trailing_bytes = dict.fromkeys(self._handlers, 0)
+        self._trailing_software: set[str] = set()
+        """Whose trailing bytes have been reported."""
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
@@ -61,10 +66,12 @@ class Dispatcher:
         function, pipelined, has_header_tags, decode = route
         try:
             correlation_id, client_id, body = read_known_header(frame, has_header_tags)
-            request = decode(frame, body, REQUEST_ELEMENTS_MAX)
+            request, end = decode(frame, body, REQUEST_ELEMENTS_MAX)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
+        if end != len(frame):
+            self._ignore_trailing_bytes(connection, api_key, version, client_id, len(frame) - end)
         self.calls[api_key] += 1
         call = Call(connection, api_key, version, correlation_id, client_id)
         try:
@@ -91,7 +98,7 @@ class Dispatcher:
         low, high = self._node.api_versions[key]
         if not low <= version <= high:
             return None
-        decode = whole_decoder(f"{key.camel_name}Request", version)
+        decode = prefix_decoder(f"{key.camel_name}Request", version)
         route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode)
         self._routes[api_key, version] = route
         return route
@@ -110,6 +117,21 @@ class Dispatcher:
         low, high = API_VERSIONS[ApiKey.API_VERSIONS]
         keys = [ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=low, max_version=high)]
         connection.answer(call, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys))
+
+    def _ignore_trailing_bytes(
+        self, connection: Connection, api_key: int, version: int, client_id: str | None, trailing_bytes: int
+    ) -> None:
+        """Some clients send more than their request; Apache Kafka does not look, and neither do we."""
+        self.calls_with_trailing_bytes[api_key] += 1
+        software = connection.software or "unknown"
+        reported = self._trailing_software
+        if software in reported or len(reported) >= TRAILING_SOFTWARE_MAX:
+            return
+        reported.add(software)
+        api = ApiKey(api_key).camel_name
+        self._node.events.emit(
+            TrailingBytesIgnored(software, api, version, trailing_bytes, connection.peer_host, client_id)
+        )
 
     def _malformed(self, connection: Connection, api_key: int, version: int, reason: str) -> None:
         self._node.events.emit(MalformedRequest(connection.number, connection.peer_host, api_key, version, reason))

@@ -80,6 +80,18 @@ class MalformedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TrailingBytesIgnored:
+    """A client sends bytes behind its requests that belong to none. Reported once for each kind of client software."""
+
+    software: str
+    api: str
+    version: int
+    trailing_bytes: int
+    peer: str
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerFailed:
     api: str
     version: int

@@ -211,6 +211,11 @@ class Node:
         """Requests handled, by API key."""
         return self._dispatcher.calls
 
+    @property
+    def calls_with_trailing_bytes(self) -> Mapping[int, int]:
+        """Requests that had bytes behind them which were ignored, by API key."""
+        return self._dispatcher.calls_with_trailing_bytes
+
     def set_endpoint(self, listener: str, host: str, port: int) -> None:
         """Which address clients of a listener are told."""
         self._endpoints[listener] = (host, port)

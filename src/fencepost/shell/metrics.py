@@ -31,6 +31,14 @@ class NodeCollector:
         for key, count in node.calls.items():
             requests.add_metric([ApiKey(key).camel_name], count)
         yield requests
+        trailing = CounterMetricFamily(
+            "fencepost_requests_with_trailing_bytes",
+            "Requests followed by bytes that belong to none, which were ignored.",
+            labels=["request"],
+        )
+        for key, count in node.calls_with_trailing_bytes.items():
+            trailing.add_metric([ApiKey(key).camel_name], count)
+        yield trailing
         events = CounterMetricFamily("fencepost_events", "Events of the feed, by kind.", labels=["event"])
         for name, count in sorted(self._events.items()):
             events.add_metric([name], count)

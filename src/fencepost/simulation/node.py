@@ -146,10 +146,14 @@ class SimulatedSocket:
         self._undelivered.append(frame)
         self._process()
 
+    def expect(self, correlation_id: int, api: ApiKey, version: int) -> None:
+        """An answer of this kind will come: for a request that is sent as a frame."""
+        self._kinds[correlation_id] = (api, version)
+
     def send(self, api: ApiKey, version: int, message: Any) -> int:
         """Send a request without waiting; its correlation id."""
         self._correlation_id += 1
-        self._kinds[self._correlation_id] = (api, version)
+        self.expect(self._correlation_id, api, version)
         parts = request_frame(api, version, self._correlation_id, "simulated", message)
         self.send_frame(b"".join(parts)[4:])
         return self._correlation_id

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.wire.batch import iterate_headers
 from fencepost.wire.catalog import ApiKey
-from fencepost.wire.codec import decode
+from fencepost.wire.codec import decode_prefix
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.framing import RequestHeader, read_request_header, read_response
 from fencepost.wire.messages import message_class, schema_of
@@ -57,7 +57,8 @@ def read_request(frame: memoryview) -> tuple[RequestHeader, Any]:
     try:
         header = read_request_header(frame)
         cls = message_class(f"{api_name(header.api_key)}Request")
-        return header, decode(cls, header.api_version, frame, header.body)
+        # Brokers ignore what some clients send behind a request.
+        return header, decode_prefix(cls, header.api_version, frame, header.body)[0]
     except MalformedMessage:
         return header, None
 

@@ -33,45 +33,34 @@ def encoder(name: str, version: int) -> Callable[[Any, Callable[[Buffer], None]]
     return EncoderCompiler(name, version).compile()
 
 
+@cache
+def prefix_decoder(name: str, version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    """Reads a message from an offset on, of at most so many array elements; the message and where it ends."""
+    read = decoder(name, version)
+
+    def decode_from(view: memoryview, offset: int, elements_max: int) -> tuple[Any, int]:
+        try:
+            return read(view, offset, len(view), [elements_max])
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise MalformedMessage(f"{name} v{version}: {error}") from None
+
+    return decode_from
+
+
 def decode_prefix(
     cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX
 ) -> tuple[M, int]:
     """A message at `offset` and where it ends."""
-    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
-    try:
-        read = decoder(cls.schema_name, version)  # type: ignore[attr-defined]
-        return read(view, offset, len(view), [elements_max])
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"{cls.__name__} v{version}: {error}") from None
-
-
-_SPARE_BYTES = {"AlterUserScramCredentialsRequest": 1}
-"""librdkafka ends this one with a byte too many, and Apache Kafka does not look."""
-
-
-@cache
-def whole_decoder(name: str, version: int) -> Callable[[memoryview, int, int], Any]:
-    """Reads a message that fills a buffer from an offset to its end, of at most so many array elements."""
-    read = decoder(name, version)
-    spare_bytes = _SPARE_BYTES.get(name, 0)
-
-    def decode_whole(view: memoryview, offset: int, elements_max: int) -> Any:
-        size = len(view)
-        try:
-            message, end = read(view, offset, size, [elements_max])
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise MalformedMessage(f"{name} v{version}: {error}") from None
-        if size - end > spare_bytes:
-            raise MalformedMessage(f"{name} v{version}: {size - end} bytes too many")
-        return message
-
-    return decode_whole
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return prefix_decoder(cls.schema_name, version)(view, offset, elements_max)  # type: ignore[attr-defined]
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX) -> M:
     """A message that fills the buffer from `offset` to its end."""
-    view = buffer if type(buffer) is memoryview else memoryview(buffer)
-    return whole_decoder(cls.schema_name, version)(view, offset, elements_max)  # type: ignore[attr-defined, no-any-return]
+    message, end = decode_prefix(cls, version, buffer, offset, elements_max)
+    if end != len(buffer):
+        raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes too many")
+    return message
 
 
 def encode_into(message: Any, version: int, append: Callable[[Buffer], None]) -> None:

@@ -4,6 +4,7 @@ import struct
 from typing import Any
 
 from tests.interop.cases.peer import CLOSED, Peer, case, comparable
+from tests.peers import schemas
 from tests.peers.raw import ConnectionClosed, RawClient
 
 
@@ -192,6 +193,39 @@ def trailing_bytes_after_a_body(peer: Peer) -> Any:
     client = peer.connect()
     client.send_raw(3, 1, b"\0\0\0\0" + b"extra", flexible_header=False)
     return outcome(client) != CLOSED, survives(peer)
+
+
+_ANY_ACL = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1, "PermissionType": 1}
+
+
+@case
+def trailing_bytes_after_requests_of_many_kinds(peer: Peer) -> Any:
+    found = {}
+    for api, version in (
+        ("ApiVersions", 4),
+        ("Metadata", 12),
+        ("Produce", 9),
+        ("Fetch", 12),
+        ("ListOffsets", 7),
+        ("FindCoordinator", 4),
+        ("ListGroups", 5),
+        ("DescribeGroups", 5),
+        ("Heartbeat", 4),
+        ("DescribeAcls", 3),
+        ("DescribeConfigs", 4),
+        ("DescribeUserScramCredentials", 0),
+        ("AlterUserScramCredentials", 0),
+        ("CreateTopics", 7),
+    ):
+        body = schemas.encode(f"{api}Request", version, _ANY_ACL if api == "DescribeAcls" else {})
+        found[api] = [_is_answered(peer, api, version, body + trailing) for trailing in (b"", b"\0", b"\xff\xff\xff")]
+    return found, survives(peer)
+
+
+def _is_answered(peer: Peer, api: str, version: int, body: bytes) -> bool:
+    with peer.connect() as client:
+        client.send(api, version, body=body)
+        return bool(outcome(client) != CLOSED)
 
 
 @case

@@ -8,6 +8,7 @@ from fencepost.wire.framing import request_frame, response_frame
 from fencepost.wire.messages import (
     ApiVersionsResponse,
     IncrementalAlterConfigsRequest,
+    MetadataRequest,
     SaslAuthenticateRequest,
 )
 
@@ -45,6 +46,12 @@ def test_an_api_or_version_that_is_not_known_is_passed_on() -> None:
     newest = newest_version(ApiKey.METADATA)
     assert newest is not None
     assert read_answer(ApiKey.METADATA, newest + 1, unknown) is None
+
+
+def test_bytes_behind_a_request_are_no_reason_not_to_read_it() -> None:
+    sent = MetadataRequest(topics=None)
+    frame = bytes(frame_of(ApiKey.METADATA, 12, sent)) + b"\0\0\0"
+    assert read_request(memoryview(frame))[1] == sent
 
 
 def test_bytes_that_do_not_fit_their_schema_are_passed_on() -> None:
