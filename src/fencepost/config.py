@@ -286,8 +286,15 @@ class BrokerConfig(SecurityConfig):
     # Bounds
     socket_request_max_bytes: int = setting("int", 104_857_600, "Largest request accepted.", minimum=1)
     connections_max_idle_ms: int = setting("long", 600_000, "Idle connections end after this.")
-    max_connections: int = setting("int", 4_096, "Connections at one time.", minimum=0)
-    max_connections_per_ip: int = setting("int", 4_096, "Connections of one address at one time.", minimum=0)
+    max_connections: int = setting(
+        "int", 4_096, "Connections at one time; fewer where the process may not have enough descriptors.", minimum=0
+    )
+    max_connections_per_ip: int = setting(
+        "int",
+        1_024,
+        "Connections of one address at one time; unless it is set, at most three quarters of all there may be.",
+        minimum=0,
+    )
     request_frame_timeout_ms: int = setting(
         "long", 30_000, "Fencepost: time a started request may take to arrive.", minimum=1
     )
@@ -319,7 +326,11 @@ class BrokerConfig(SecurityConfig):
         "int", 67_108_864, "Fencepost: what one compressed batch may unpack to.", minimum=1024
     )
     open_files_max: int = setting(
-        "int", 0, "Fencepost: files kept open at a time; 0 takes three quarters of the process's limit.", minimum=0
+        "int",
+        0,
+        "Fencepost: log files kept open at a time; 0 takes what connections leave of the process's descriptors, at "
+        "most three quarters.",
+        minimum=0,
     )
 
 

@@ -33,8 +33,10 @@ class Scheduler(Protocol):
         """Run when no request waits to be served, and within milliseconds anyway: for what is cheaper in bulk."""
 
 
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a disk says that has no room: it may have some again, where any other failure is for good."""
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+"""Too many files and connections are open. That is no fault of the disk and passes."""
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG}) | NO_DESCRIPTORS
+"""What says that there is no room: there may be some again, where any other failure of a disk is for good."""
 
 
 class Randomness(Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencepost.log import checking
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.segment import Segment
-from fencepost.ports import Buffer
+from fencepost.ports import NO_DESCRIPTORS, Buffer
 from fencepost.wire.batch import HEADER, HEADER_BYTES, BatchHeader
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -49,6 +49,9 @@ def read(
     try:
         return _read(log, offset, max_bytes, upper_bound, at_least_one_batch)
     except OSError as error:
+        if error.errno in NO_DESCRIPTORS:
+            reason = f"{log.topic_partition} cannot be read now: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
         log.mark_failed(error)
         raise log.storage_error() from error
 

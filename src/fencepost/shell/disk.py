@@ -3,22 +3,28 @@
 Files open on first use and close again, those not used lately first, when too many are open; only reads and writes, so
 only the event loop's thread, close one that way. `sync` may run in a helper thread: it pins the descriptor while it
 does. A write that fails half way is cut off again, so that a full disk leaves nothing torn.
+
+Where the process has no descriptor left, the disk takes one of those it keeps spare, then one of an idle file; a helper
+thread, which must not close those, waits. Only then is OSError raised, with an errno of NO_DESCRIPTORS.
 """
 
 import contextlib
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fencepost.ports import Buffer
+from fencepost.ports import NO_DESCRIPTORS, Buffer
 
 _TEMPORARY_SUFFIX = ".tmp"
 _VECTOR_MAX = 1024
 _SMALL_READ_BYTES = 1 << 16
 _LARGE_READ_BYTES = 1 << 20
 _QUICK_REMOVAL_BYTES_MAX = 16 << 20
+_SPARE_DESCRIPTORS_MAX = 8
+_DESCRIPTOR_WAIT_SECONDS = 0.02
 _CLOSED: Final = -1
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
@@ -117,6 +123,9 @@ class RealDisk:
         self._open_files_max = max(open_files_max, 8)
         self._lock = threading.Lock()
         self._open: dict[RealFile, None] = {}
+        self._loop_thread = threading.get_ident()
+        self._spares: list[int] = []
+        self._spares_wanted = min(_SPARE_DESCRIPTORS_MAX, open_files_max // 16)
 
     @property
     def open_files(self) -> int:
@@ -125,13 +134,13 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         file = RealFile(self, path)
         if create:
-            self._acquire(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            self._acquire(file, os.O_RDWR | os.O_CREAT)
         return file
 
     # Descriptors
 
     def acquire(self, file: RealFile) -> int:
-        return self._acquire(file, os.O_RDWR | os.O_CLOEXEC)
+        return self._acquire(file, os.O_RDWR)
 
     def _acquire(self, file: RealFile, flags: int) -> int:
         with self._lock:
@@ -140,9 +149,47 @@ class RealDisk:
                 # close what the loop may be using.
                 if len(self._open) >= self._open_files_max:
                     self._make_room()
-                file._descriptor = os.open(file.path, flags, 0o644)
+                file._descriptor = self._open_descriptor(file.path, flags, self._close_idle_file)
                 self._open[file] = None
+                if len(self._spares) < self._spares_wanted:
+                    self._keep_spare()
             return file._descriptor
+
+    def _open_descriptor(self, path: str, flags: int, give_way: "Callable[[], bool] | None" = None) -> int:
+        """What os.open returns, for whom connections must never leave nothing."""
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:
+                    raise
+                if not self._give_up_spare() and not (give_way or self._wait)():
+                    raise
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _give_up_spare(self) -> bool:
+        try:
+            os.close(self._spares.pop())
+        except IndexError:
+            return False
+        return True
+
+    def _wait(self) -> bool:
+        """In a helper thread: until connections or files are closed. The loop waits for nobody, but may close files."""
+        if threading.get_ident() == self._loop_thread:
+            with self._lock:
+                return self._close_idle_file()
+        time.sleep(_DESCRIPTOR_WAIT_SECONDS)
+        return True
+
+    def _close_idle_file(self) -> bool:
+        idle = next((file for file in self._open if not file._pins), None)
+        if idle is not None:
+            self._close(idle)
+        return idle is not None
 
     def _make_room(self) -> None:
         """Close the oldest file that was not used since it was last considered."""
@@ -166,12 +213,26 @@ class RealDisk:
         os.close(descriptor)
 
     def pin(self, file: RealFile) -> int:
-        with self._lock:
-            if file._descriptor == _CLOSED:
-                file._descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
-                self._open[file] = None
-            file._pins += 1
-            return file._descriptor
+        while True:
+            with self._lock:
+                if file._descriptor == _CLOSED:
+                    file._descriptor = self._open_for_sync(file.path)
+                if file._descriptor != _CLOSED:
+                    self._open[file] = None
+                    file._pins += 1
+                    return file._descriptor
+            # Not while the lock is held: whoever frees a descriptor needs it.
+            time.sleep(_DESCRIPTOR_WAIT_SECONDS)
+
+    def _open_for_sync(self, path: str) -> int:
+        """_CLOSED if there is no descriptor now. What was written has to be synced, so this is tried again."""
+        give_way = self._close_idle_file if threading.get_ident() == self._loop_thread else None
+        try:
+            return self._open_descriptor(path, os.O_RDWR, give_way or (lambda: False))
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS and give_way is None:
+                return _CLOSED
+            raise
 
     def unpin(self, file: RealFile) -> None:
         with self._lock:
@@ -187,6 +248,8 @@ class RealDisk:
         with self._lock:
             for file in list(self._open):
                 self._close(file)
+            while self._give_up_spare():
+                pass
 
     # The name space
 
@@ -206,7 +269,7 @@ class RealDisk:
         os.makedirs(path, exist_ok=True)
 
     def read_bytes(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open_descriptor(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, _SMALL_READ_BYTES)
             if len(data) < _SMALL_READ_BYTES:
@@ -233,7 +296,7 @@ class RealDisk:
         self._write_whole(path, data, sync=False)
 
     def _write_whole(self, path: str, data: Buffer, *, sync: bool) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self._open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             view = memoryview(data)
             while view:
@@ -252,7 +315,7 @@ class RealDisk:
             return
         # Dropping a gigabyte from the page cache takes a tenth of a second. The name goes now; the pages go with the
         # last descriptor, which a thread closes.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open_descriptor(path, os.O_RDONLY)
         os.unlink(path)
         threading.Thread(target=os.close, args=(descriptor,), name="fencepost-remove", daemon=True).start()
 
@@ -260,7 +323,7 @@ class RealDisk:
         shutil.rmtree(path, ignore_errors=False)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
@@ -273,7 +336,7 @@ class RealDisk:
         if syncfs is None:  # not Linux: the whole machine
             os.sync()
             return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self._open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if syncfs(descriptor) != 0:
                 number = ctypes.get_errno()

@@ -7,10 +7,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 REQUEST_HEAD_BYTES_MAX = 8192
 REQUEST_TIMEOUT_SECONDS = 10
+# Prometheus needs one. Whoever takes more takes descriptors that clients and logs need.
+CONNECTIONS_MAX = 16
 
 
 async def serve_registry(registry: CollectorRegistry, bound: socket.socket) -> asyncio.Server:
+    connections = 0
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        if connections >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        connections += 1
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=REQUEST_TIMEOUT_SECONDS)
             path = head.split(b" ", 2)[1] if head.count(b" ") >= 2 else b""
@@ -23,10 +32,11 @@ async def serve_registry(registry: CollectorRegistry, bound: socket.socket) -> a
                 % (status, kind, len(body))
             )
             writer.write(body)
-            await writer.drain()
+            await asyncio.wait_for(writer.drain(), timeout=REQUEST_TIMEOUT_SECONDS)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass
         finally:
+            connections -= 1
             writer.close()
 
     return await asyncio.start_server(answer, sock=bound, limit=REQUEST_HEAD_BYTES_MAX)

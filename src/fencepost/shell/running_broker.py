@@ -5,7 +5,6 @@ import errno
 import fcntl
 import gc
 import os
-import resource
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,15 @@ from typing import IO, TYPE_CHECKING
 
 from fencepost.broker.node import Node, Ports
 from fencepost.broker.storage import WrongDirectory, make_directory_durably
+from fencepost.config import broker_config
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.settings import InvalidSetting
+from fencepost.shell.descriptors import TooFewDescriptors, raise_limit, share_out
 from fencepost.shell.disk import RealDisk
 from fencepost.shell.flusher import ThreadedFlusher
 from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
-from fencepost.shell.server import Connections, listen
+from fencepost.shell.server import Connections, connection_limits, listen
 from fencepost.shell.turns import Turns
 from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
@@ -81,7 +82,15 @@ class RunningBroker:
         reserved = [reserve(listener) for listener in listeners]
         turns = Turns(loop)
         scheduler = RealScheduler(loop, turns)
-        disk = RealDisk(_open_files_max(int(self._settings.get("open.files.max", "0"))))
+        config = broker_config(self._settings)
+        try:
+            shares = share_out(raise_limit(), config.max_connections, config.open_files_max)
+        except TooFewDescriptors as error:
+            for bound in reserved:
+                bound.close()
+            self._unlock()
+            raise CannotStart(str(error)) from None
+        disk = RealDisk(shares.files)
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
         self.node = Node(ports, str(self._data), self._settings)
@@ -103,7 +112,8 @@ class RunningBroker:
             raise CannotStart(f"cannot use the data directory {self._data}: {error.strerror or error}") from None
         for user in users:
             self._add_user(user)
-        self.connections = Connections(self.node, loop, turns)
+        limits = connection_limits(self.node.config, shares, is_per_ip_given="max.connections.per.ip" in self._settings)
+        self.connections = Connections(self.node, loop, turns, limits)
         self.connections.start()
         for listener, bound in zip(listeners, reserved, strict=True):
             port = bound.getsockname()[1]
@@ -238,16 +248,3 @@ def _match_advertised(
 
 def _reachable(host: str) -> str:
     return socket.getfqdn() if host in ANY_ADDRESS else host
-
-
-def _open_files_max(configured: int) -> int:
-    """Raise the process's limit as far as it may go; three quarters of it are the log's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-        except (OSError, ValueError):
-            pass
-    return configured or max(64, soft * 3 // 4)

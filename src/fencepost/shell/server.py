@@ -8,13 +8,16 @@ leaves its answers unread is cut off.
 import asyncio
 import socket
 from collections import Counter
+from dataclasses import dataclass
 from typing import cast
 
 from fencepost.broker.connection import Connection
 from fencepost.broker.events import AuthenticationFailed, ConnectionClosed, ConnectionRefused
 from fencepost.broker.node import Node
+from fencepost.config import BrokerConfig
 from fencepost.ports import Buffer
 from fencepost.shell.busy_poll import BusyPoll
+from fencepost.shell.descriptors import DescriptorShares
 from fencepost.shell.turns import Turns
 from fencepost.wire.catalog import ApiKey
 
@@ -29,16 +32,41 @@ BUSY_POLL_REQUEST_BYTES_MAX = 4_096
 HELD_ANSWER_BYTES_MAX = 4_096
 HELD_ANSWERS_MAX = 16
 SWEEP_INTERVAL_SECONDS = 1.0
+# Whoever allows fewer than this has few clients in mind, perhaps on one machine.
+SHARED_CONNECTIONS_MIN = 16
 LISTEN_BACKLOG = 1024
 # A peer whose network died is noticed after two minutes, not after the two hours that systems take by default.
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    total: int
+    per_host: int
+    descriptors: int | None = None
+    """The limit of the process, where that and not max.connections is what keeps the total low."""
+
+
+def connection_limits(config: BrokerConfig, shares: DescriptorShares, *, is_per_ip_given: bool) -> ConnectionLimits:
+    """One address cannot take every connection there is, unless somebody says that it may."""
+    total, per_host = shares.connections, config.max_connections_per_ip
+    if not is_per_ip_given and total >= SHARED_CONNECTIONS_MIN:
+        per_host = min(per_host, total * 3 // 4)
+    return ConnectionLimits(total, per_host, shares.limit if total < config.max_connections else None)
+
+
 class Connections:
     """Who is connected, and how much memory requests in arrival take; the limits on both."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
+    def __init__(
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        turns: Turns,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         self.node = node
+        self.limits = limits or ConnectionLimits(node.config.max_connections, node.config.max_connections_per_ip)
         self.loop = loop
         self.turns = turns
         self.open: dict[BrokerProtocol, None] = {}
@@ -70,12 +98,22 @@ class Connections:
             del self.by_host[host]
 
     def refusal(self, host: str) -> str | None:
-        config = self.node.config
-        if len(self.open) >= config.max_connections:
-            return f"max.connections={config.max_connections} reached"
-        if self.by_host[host] >= config.max_connections_per_ip:
-            return f"max.connections.per.ip={config.max_connections_per_ip} reached"
+        limits = self.limits
+        if len(self.open) >= limits.total:
+            return self.total_reached
+        if self.by_host[host] >= limits.per_host:
+            return f"max.connections.per.ip={limits.per_host} reached"
         return None
+
+    @property
+    def total_reached(self) -> str:
+        limits = self.limits
+        if limits.descriptors is None:
+            return f"max.connections={limits.total} reached"
+        return (
+            f"{limits.total} connections are open, and the process may have no more than {limits.descriptors} "
+            "descriptors, some of which the log needs; raise that limit (ulimit -n)"
+        )
 
     def reserve(self, extra_bytes: int, asking: "BrokerProtocol") -> bool:
         """Whether a buffer may grow. If memory is short, empty buffers go first, then whoever holds the largest."""

@@ -28,8 +28,8 @@ class CurrentContext(ssl.SSLContext):
         return made
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        if len(self.handshakes) + len(self.connections.open) >= self.connections.node.config.max_connections:
-            raise ssl.SSLError("max.connections reached")
+        if len(self.handshakes) + len(self.connections.open) >= self.connections.limits.total:
+            raise ssl.SSLError(self.connections.total_reached)
         made = self.keys.context.wrap_bio(*arguments, **options)
         assert isinstance(made, WatchedHandshake)
         made.on_failure = self._failed
