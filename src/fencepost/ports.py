@@ -62,9 +62,18 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Make what was written durable (fdatasync). May run in a helper thread. OSError means the data may be lost."""
+        """Make what was written durable (fdatasync). May run in a helper thread. OSError means the data may be lost.
+
+        FileNotFoundError: somebody else has removed it.
+        """
 
     def close(self) -> None: ...
+
+    def retire(self) -> None:
+        """Its name goes, or belongs to another file soon: close it, as soon as no sync uses it.
+
+        A sync from now on has nothing left to keep and does nothing; anything else raises OSError.
+        """
 
 
 class Disk(Protocol):

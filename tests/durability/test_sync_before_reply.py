@@ -158,10 +158,8 @@ def test_with_flush_os_no_sync_is_on_the_path(strace: str, tmp_path: Path) -> No
     assert [call for call in calls if call.is_sync] == []
 
 
-def test_with_acks_of_one_the_reply_does_not_wait_for_the_sync(strace: str, tmp_path: Path) -> None:
+def test_with_acks_of_one_the_reply_waits_for_the_sync_too(strace: str, tmp_path: Path) -> None:
     calls = one_produce(strace, tmp_path, "group", acks=1)
     written, sent = log_write(calls), reply(calls)
-    assert written.returned < sent.began
     syncs = [call for call in calls if call.is_sync and call.target == written.target]
-    syncs = [call for call in syncs if written.returned < call.began]  # not those of the batches before
-    assert all(sent.began < sync.returned for sync in syncs)
+    assert any(written.returned <= sync.began and sync.returned <= sent.began for sync in syncs)

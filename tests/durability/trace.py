@@ -9,7 +9,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.log import checking
+from fencepost.log import recovery
+from fencepost.log.producers import ProducerStateManager
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.batch import build_batch
@@ -237,5 +238,7 @@ def check_aborted_index(log: Any) -> None:
     if log.config.is_compacted:
         return  # the cleaner keeps entries of transactions whose first batches are gone
     for segment in log.segments:
-        found = checking.aborted_of(log, segment).entries()
-        assert found == checking._rescan(log, segment), segment.log_path
+        found = log.aborted_index_of(segment).entries()
+        producers = ProducerStateManager(log.topic_partition, log.producers.producer_id_expiration_ms)
+        told = recovery.rescan_aborted(log.directory, log.segments, segment, producers, log.log_start_offset)
+        assert found == told, segment.log_path

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.config import TopicConfig
-from fencepost.log.partition_log import PartitionLog
+from fencepost.log.partition_log import Checkpoints, PartitionLog
 from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -59,11 +59,11 @@ def open_partition(directory: Path, name: str, *, clean: bool) -> PartitionLog:
         topic_id,
         TopicConfig(cleanup_policy=policy, segment_bytes=1_048_576),
         NOW_MS,
-        clean=clean,
-        recovery_point=read_offset_checkpoint(disk, str(directory), RECOVERY_POINT_CHECKPOINT).get(key, 0)
-        if clean
-        else 0,
-        log_start_offset=read_offset_checkpoint(disk, str(directory), LOG_START_OFFSET_CHECKPOINT).get(key, 0),
+        Checkpoints(
+            clean,
+            read_offset_checkpoint(disk, str(directory), RECOVERY_POINT_CHECKPOINT).get(key, 0) if clean else None,
+            read_offset_checkpoint(disk, str(directory), LOG_START_OFFSET_CHECKPOINT).get(key, 0),
+        ),
     )
 
 
@@ -137,7 +137,7 @@ def test_a_log_begun_by_kafka_and_continued_by_us_is_read_by_kafkas_tool(directo
     for n in range(50):
         log.append_as_leader(bytearray(batch([b"continued %d" % n], timestamp=NOW_MS)), leader_epoch=1, now_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
-    log.close(NOW_MS)
+    log.close()
     assert log.log_end_offset == end + 50
     files = [
         file

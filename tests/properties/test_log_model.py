@@ -17,7 +17,7 @@ from tests.peers.markers import append_marker
 from fencepost.config import TopicConfig
 from fencepost.log.indexes import OffsetIndex
 from fencepost.log.open_transactions import AbortedTransaction
-from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.producers import ProducerStateManager
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.wire.batch import BatchHeader, ControlType, build_batch, read_header
@@ -57,7 +57,7 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, *, clean: bool, recovery_point: int) -> None:
         self.log = PartitionLog.open(
             self.disk, DIRECTORY, "purchases", 0, bytes(range(16)), CONFIG, NOW_MS,
-            clean=clean, recovery_point=recovery_point, log_start_offset=self.log_start_offset, limits=LIMITS,
+            Checkpoints(clean, recovery_point, self.log_start_offset), limits=LIMITS,
         )  # fmt: skip
 
     # The model
@@ -180,12 +180,10 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        end_offset = self.log.log_end_offset
-        for file in self.log.dirty_files():
-            file.sync()
-        self.log.mark_synced(end_offset)
-        self.log.advance_high_watermark(end_offset)
-        self.synced_offset = end_offset
+        self.log.flush()
+        self.synced_offset = self.log.synced_offset
+        assert self.synced_offset == self.log.log_end_offset
+        self.log.advance_high_watermark(self.synced_offset)
 
     @rule()
     def flush_side_files(self) -> None:
@@ -200,7 +198,8 @@ class LogMachine(RuleBasedStateMachine):
     def lose_power(self, mode: PowerCut, seed: int, syncs: int | None, checkpointed: bool) -> None:
         """Perhaps in the middle of a group commit: some of the files are synced and nobody was told."""
         recovery_point = self.synced_offset if checkpointed else 0
-        for file in (self.log.dirty_files() if syncs is not None else [])[:syncs]:
+        request = self.log.take_unsynced() if syncs is not None else None
+        for file in request.files[:syncs] if request is not None else ():
             file.sync()
         self.disk.power_cut(mode, random.Random(seed))
         self.open(clean=False, recovery_point=recovery_point)
@@ -213,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def stop_cleanly(self) -> None:
-        self.log.close(NOW_MS)
+        self.log.close()
         self.disk.power_cut(PowerCut.LOSE_ALL)
         self.open(clean=True, recovery_point=0)
         assert self.log.log_end_offset == self.end_offset

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.events import CompactionFailed, PartitionCompacted
 from fencepost.log.cleaner import Cleanable, CleaningAborted, CleanResult, LogCleaner, Step, UncleanableLog
+from fencepost.log.partition_log import PartitionLog
 from fencepost.ports import Timer
 
 if TYPE_CHECKING:
@@ -40,9 +41,12 @@ class Cleaning:
             self._pass = None
         self._cleaner = None
 
-    def forget(self, topic: str, partition: int) -> None:
+    def forget(self, log: PartitionLog) -> None:
+        """A log is about to be retired: the pass over it, if there is one, ends here."""
+        if self._target is not None and self._target.log is log:
+            self._finish(look_again=False)
         if self._cleaner is not None:
-            self._cleaner.forget(topic, partition)
+            self._cleaner.forget(log.topic, log.partition)
 
     def _look_later(self) -> None:
         self._timer = self._node.scheduler.call_later(self._node.config.log_cleaner_backoff_ms, self._look)
@@ -81,18 +85,17 @@ class Cleaning:
             self._finish(look_again=False)
         else:
             if files:
-                self._node.flusher.sync(files, self._synced)
+                self._node.syncing.sync(files, lambda: self._synced(steps))
             else:
                 self._timer = self._node.scheduler.call_later(STEP_PAUSE_MS, self._step)
 
-    def _synced(self, error: OSError | None) -> None:
-        if error is not None:
-            self._node.storage_failed(error)
-            self._finish(look_again=False)
-        else:
+    def _synced(self, steps: Generator[Step, None, CleanResult]) -> None:
+        if steps is self._pass:  # and not of one that was given up meanwhile
             self._step()
 
     def _finish(self, *, look_again: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._pass is not None:
             self._pass.close()
         self._pass = self._target = None

@@ -75,6 +75,14 @@ class ClusterMetadata:
         self.version = 0
         """Grows with every change, for whoever caches what is made from this."""
 
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def exists(self) -> bool:
+        """Whether the journal was begun."""
+        return self._disk.exists(self._path)
+
     def load(self, *, rewrite: bool = False) -> None:
         """Replay the journal and begin a new incarnation. `rewrite`: what is read may never have reached the disk."""
         lines, end = 0, 0

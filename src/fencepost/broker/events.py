@@ -100,6 +100,15 @@ class HandlerFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class InternalError:
+    """A fault of ours outside any request; the broker went on."""
+
+    where: str
+    reason: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     topic: str
     partitions: int

@@ -110,8 +110,8 @@ class Loader:
     def load_all(self) -> None:
         for partition in self._node.partitions[self._topic]:
             self._runtime.start_loading(partition.index)
-            if partition.log.failure is not None:
-                self._give_up(partition.index, partition.log.storage_error())
+            if not partition.log.is_usable:
+                self._give_up(partition.index, partition.log.refusal())
             elif partition.log.log_end_offset == partition.log.log_start_offset:
                 self._finish(partition.index)
             else:

@@ -3,6 +3,7 @@
 The shell (or the simulation) makes a Node, calls `start`, hands it connections and requests, and calls `stop`.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,13 +13,14 @@ from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
 from fencepost.broker.connection import Connection
 from fencepost.broker.dispatch import Dispatcher
-from fencepost.broker.durability import GroupCommit, PageCache
+from fencepost.broker.durability import GroupCommit, PageCache, Syncing
 from fencepost.broker.events import (
     AclsChanged,
     BrokerStarted,
     BrokerStopped,
     DamageFound,
     EventFeed,
+    InternalError,
     SideFileDamaged,
     StorageFailed,
     TopicCreated,
@@ -38,6 +40,7 @@ from fencepost.broker.transactions import Transactions
 from fencepost.config import BrokerConfig, TopicConfig, broker_config, super_users, topic_config
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
+from fencepost.log.side_files import CorruptSideFile
 from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler
 from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
@@ -63,7 +66,6 @@ class Node:
         self.scheduler = ports.scheduler
         self.randomness = ports.randomness
         self.disk = ports.disk
-        self.flusher = ports.flusher
         self.data_directory = data_directory
         self.start_settings = dict(start_settings)
         self.config: BrokerConfig = broker_config(self.start_settings)
@@ -77,8 +79,9 @@ class Node:
         self.storage = Storage(ports.disk, data_directory, limits)
         self.storage_failure: OSError | None = None
         self._damage_told: set[str | None] = set()
-        self.group_commit = GroupCommit(ports.flusher, ports.scheduler, self.storage_failed)
-        self.page_cache = PageCache()
+        self.syncing = Syncing(ports.flusher, ports.scheduler, self.storage_failed, self._internal_error)
+        self.group_commit = GroupCommit(self.syncing)
+        self.page_cache = PageCache(self.syncing)
         self.partitions: dict[str, list[Partition]] = {}
         self._partitions_by_id: dict[bytes, list[Partition]] = {}
         self.partition_total = 0
@@ -139,6 +142,12 @@ class Node:
         self.cluster_id = properties.cluster_id
         for complaint in self.storage.complaints:
             self.events.emit(SideFileDamaged(complaint))
+        if not self.storage.is_new and not self.metadata.exists() and self.storage.has_logs():
+            raise CorruptSideFile(
+                self.metadata.path,
+                "the file is missing, but there are logs of topics that it should name. Put it back from a backup, or "
+                f"run `fencepost repair --data {self.data_directory}` to see what can be done without it",
+            )
         self.metadata.load(rewrite=self.storage.is_suspect)
         self._apply_broker_overrides()
         if self.authorizer is not None:
@@ -309,8 +318,11 @@ class Node:
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition in partitions:
             partition.fail(gone)
-            self.cleaning.forget(name, partition.index)
-            path = self.storage.delete_log(partition.log)
+            self.cleaning.forget(partition.log)
+            try:
+                path = self.storage.delete_log(partition.log)
+            except FileNotFoundError:
+                continue  # it was missing, and so it was offline
             self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
         self.groups.topic_deleted(name)
         self.transactions.topic_deleted(name)
@@ -384,8 +396,8 @@ class Node:
                 self.events.emit(DamageFound(topic.name, index, f"offline: {error}"))
         self._register(topic, logs)
         for partition in self.partitions[topic.name]:
-            if partition.log.failure is not None:
-                partition.fail(partition.log.storage_error())
+            if not partition.log.is_usable:
+                partition.fail(partition.log.refusal())
 
     def _create_logs(self, topic: Topic, indexes: range) -> list[PartitionLog]:
         """The files come before the journal says that they exist, so that a full disk leaves no half-made topic."""
@@ -408,7 +420,7 @@ class Node:
                 self.disk.remove_tree(self.storage.delete_log(log))
             except OSError as error:
                 # Nobody knows of it; the next start sets it aside.
-                self.events.emit(StorageFailed(log.directory, str(error)))
+                self.events.emit(StorageFailed(str(log.directory), str(error)))
 
     def _register(self, topic: Topic, logs: list[PartitionLog]) -> None:
         leader_epoch = self.metadata.leader_epoch(topic)
@@ -429,6 +441,9 @@ class Node:
     def _log_failed(self, error: OSError) -> None:
         """One log noticed that the disk fails: none is trusted any more, as soon as what noticed it is done."""
         self.scheduler.call_soon(lambda: self.storage_failed(error))
+
+    def _internal_error(self, where: str, error: Exception) -> None:
+        self.events.emit(InternalError(where, repr(error), "".join(traceback.format_exception(error))))
 
     def damage_found(self, topic: str, partition: int, error: KafkaError) -> None:
         """Told once for each place: whoever reads it will come back for it again and again."""

@@ -28,6 +28,9 @@ class Durability(Protocol):
     def appended(self, partition: "Partition") -> None:
         """Something was written; make it durable and then call `partition.advance`."""
 
+    def continuation_failed(self, error: Exception) -> None:
+        """Somebody who waited raised when it was told. Nobody else may suffer from that."""
+
 
 Acknowledge = Callable[[KafkaError | None], None]
 
@@ -128,19 +131,32 @@ class Partition:
         self._readable_bytes = appended_bytes
         waiting = self._waiting
         while waiting and waiting[0][0] < offset:
-            waiting.popleft()[1](None)
+            acknowledge = waiting.popleft()[1]
+            try:
+                acknowledge(None)
+            except Exception as error:
+                self.durability.continuation_failed(error)
         if self._watchers:
             for watcher in list(self._watchers):
-                watcher.on_progress(self, new_bytes)
+                try:
+                    watcher.on_progress(self, new_bytes)
+                except Exception as error:
+                    self.durability.continuation_failed(error)
 
     def fail(self, error: KafkaError) -> None:
         """Refuse everything from now on and tell everyone who waits."""
         self.failure = error
         waiting, self._waiting = self._waiting, deque()
         for _, acknowledge in waiting:
-            acknowledge(error)
+            try:
+                acknowledge(error)
+            except Exception as raised:
+                self.durability.continuation_failed(raised)
         for watcher in list(self._watchers):
-            watcher.on_failure(self)
+            try:
+                watcher.on_failure(self)
+            except Exception as raised:
+                self.durability.continuation_failed(raised)
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers[watcher] = None

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
 from fencepost.log.file_names import LOG_SUFFIX
-from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.side_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -29,7 +30,6 @@ from fencepost.log.side_files import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from fencepost.log.syncables import CheckpointWrite
 from fencepost.ports import Disk, Randomness
 
 DELETED_SUFFIX = "-delete"
@@ -65,6 +65,8 @@ class Storage:
         self.complaints: list[str] = []
         """What was damaged and could be done without."""
         self._recovery_points: dict[tuple[str, int], int] = {}
+        self._knows_recovery_points = True
+        self._clean_offsets: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
         self._checkpointed: dict[tuple[str, int], int] = {}
         """Recovery points as they stand on the disk."""
@@ -73,10 +75,13 @@ class Storage:
         """Claim the directory and read its checkpoints."""
         make_directory_durably(self.disk, self.directory)
         properties = read_meta_properties(self.disk, self.directory)
+        self.is_new = properties is None
         if properties is None:
             properties = MetaProperties(
                 encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
             )
+            # First: where there is no recovery point checkpoint later, somebody has removed it.
+            write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, {})
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
             raise WrongDirectory(
@@ -85,19 +90,34 @@ class Storage:
             )
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
-        self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, is_always_there=True)
+        self._knows_recovery_points = recovery_points is not None
+        self._recovery_points = recovery_points or {}
         self._checkpointed = dict(self._recovery_points)
-        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
         return properties
 
-    def _read_checkpoint(self, name: str) -> dict[tuple[str, int], int]:
+    def _read_checkpoint(self, name: str, *, is_always_there: bool = False) -> dict[tuple[str, int], int] | None:
         """As Kafka does with one it cannot read: nothing is known, so everything is looked at."""
+        path = f"{self.directory}/{name}"
         try:
+            if is_always_there and not self.disk.exists(path):
+                raise CorruptSideFile(path, "the file is missing")
             return read_offset_checkpoint(self.disk, self.directory, name)
         except CorruptSideFile as error:
             self.complaints.append(str(error))
             self.was_clean = False
-            return {}
+            return None
+
+    def has_logs(self) -> bool:
+        """Whether any partition's directory has records in it."""
+        for name in self.disk.list(self.directory):
+            if parse_partition_directory_name(name) is not None:
+                path = f"{self.directory}/{name}"
+                if any(self.disk.size(f"{path}/{file}") for file in self.disk.list(path) if file.endswith(LOG_SUFFIX)):
+                    return True
+        return False
 
     def note_failure(self) -> None:
         try:
@@ -165,19 +185,26 @@ class Storage:
             topic.topic_id,
             config,
             now_ms,
-            clean=self.was_clean,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
+            Checkpoints(
+                self.was_clean,
+                self._recovery_points.get(key, 0 if self._knows_recovery_points else None),
+                self._log_starts.get(key, 0),
+                self._clean_offsets.get(key, 0),
+            ),
             limits=self.limits,
             rewrite=self.is_suspect,
         )
 
     def offline_log(self, topic: Topic, index: int, config: TopicConfig, reason: Exception) -> PartitionLog:
         """A log whose files cannot be read: it refuses everything, and its files stay as they are."""
-        path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
-        log = PartitionLog(self.disk, path, topic.name, index, topic.topic_id, config, self.limits)
-        log.mark_failed(reason if isinstance(reason, OSError) else OSError(errno.EIO, str(reason), path))
-        return log
+        key = (topic.name, index)
+        path = f"{self.directory}/{partition_directory_name(*key)}"
+        if not self._knows_recovery_points and self.disk.exists(path):
+            # The next checkpoint must not say that nothing of it was synced, or it would be cut tomorrow.
+            base_offsets = [int(name[: -len(LOG_SUFFIX)]) for name in self.disk.list(path) if name.endswith(LOG_SUFFIX)]
+            self._recovery_points[key] = max(base_offsets, default=0)
+        error = reason if isinstance(reason, OSError) else OSError(errno.EIO, str(reason), path)
+        return PartitionLog.offline(self.disk, path, topic.name, index, topic.topic_id, config, self.limits, error)
 
     def create_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         """A new partition's log. What a topic of the same name left behind is set aside."""
@@ -194,10 +221,9 @@ class Storage:
 
     def delete_log(self, log: PartitionLog) -> str:
         """Take a log out of the directory at once; the path whose tree is then to be removed."""
+        log.retire()
         path = f"{log.directory}.{log.topic_id.hex()}{DELETED_SUFFIX}"
-        for segment in log.segments:
-            segment.close()
-        self.disk.rename(log.directory, path)
+        self.disk.rename(str(log.directory), path)
         return path
 
     def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
@@ -226,19 +252,17 @@ class Storage:
     def close(self, logs: Iterable[PartitionLog]) -> None:
         """Leave nothing to recover."""
         logs = list(logs)
-        files = [file for log in logs for file in log.write_out()]
+        # A sync whose end nobody has heard of may have failed.
+        settled = [log for log in logs if not log.unsynced.in_flight]
+        files = [file for log in settled for file in log.write_out()]
         if len(files) > SYNC_ONE_BY_ONE_MAX:
             # Thousands of small files: one sync of the whole file system is far quicker than one of each.
-            for file in files:
-                if isinstance(file, CheckpointWrite):
-                    file.write()
             self.disk.sync_file_system(self.directory)
         else:
             for file in files:
                 file.sync()
-        is_whole = all(log.failure is None and not log.epochs.dirty for log in logs)
-        for log in logs:
+        for log in settled:
             log.written_out()
         self.write_checkpoints(logs)
-        if is_whole:
+        if len(settled) == len(logs) and all(log.is_usable and not log.epochs.dirty for log in logs):
             write_clean_shutdown(self.disk, self.directory)

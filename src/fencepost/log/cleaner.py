@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from fencepost.log.batch_scans import FoundBatch
 from fencepost.log.compaction import BatchFilter, CleanedTransactions, KeyMap, last_records_of_producers
-from fencepost.log.file_names import CLEANED_SUFFIX, SEGMENT_SUFFIXES
+from fencepost.log.file_names import CLEANED_SUFFIX
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.segment import Segment
@@ -24,8 +24,8 @@ from fencepost.log.side_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from fencepost.log.syncables import Syncable, WrittenFile
-from fencepost.ports import Disk
+from fencepost.log.unsynced import WrittenFile
+from fencepost.ports import Disk, Syncable
 from fencepost.wire.batch import HEADER, BatchHeader, verify_crc
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.records import payload_of, scan_records
@@ -93,7 +93,7 @@ def cleanable(log: PartitionLog, last_clean_offset: int | None, now_ms: int) -> 
     first_dirty_offset = log.log_start_offset
     if last_clean_offset is not None and log.log_start_offset <= last_clean_offset <= log.log_end_offset:
         first_dirty_offset = last_clean_offset
-    limit = min(log.last_stable_offset, log.active_segment.base_offset)
+    limit = min(log.last_stable_offset, segments.active.base_offset)
     first_uncleanable_offset = segments[0].base_offset
     clean_bytes = dirty_bytes = 0
     oldest_dirty_ms: int | None = None
@@ -178,7 +178,7 @@ class LogCleaner:
         due = [
             candidate
             for log in logs
-            if log.config.is_compacted and log.failure is None and (log.topic, log.partition) not in self.uncleanable
+            if log.config.is_compacted and log.is_usable and (log.topic, log.partition) not in self.uncleanable
             if (candidate := cleanable(log, self.last_clean_offset(log), now_ms)).is_due
         ]
         return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
@@ -265,7 +265,6 @@ class _Pass:
                 self._keys,
                 transactions,
                 last_records_of_producers(log.producers),
-                end_offset=self._end_offset,
                 now_ms=self._now_ms,
                 delete_retention_ms=log.config.delete_retention_ms,
                 decompressed_max_bytes=self._decompressed_max_bytes,
@@ -274,9 +273,11 @@ class _Pass:
                 group_segments(segments, self._end_offset, log.config.segment_bytes, log.config.segment_index_bytes)
             )
             for group in groups:
+                # Each compacted segment ends where the next begins: so a hole between two segments is always damage.
+                batches.end_offset = _end_of(log, group[-1])
                 yield from self._rewrite(group, batches, transactions)
         except (KafkaError, MalformedMessage) as error:
-            if log.failure is not None:
+            if not log.is_usable:
                 raise CleaningAborted(f"{log.topic_partition}: {error}") from error
             raise UncleanableLog(log.topic_partition, str(error)) from error
         return CleanResult(
@@ -314,7 +315,7 @@ class _Pass:
 
     def _rewrite(self, group: list[Segment], batches: BatchFilter, transactions: CleanedTransactions) -> Iterator[Step]:
         log = self._log
-        cleaned = Segment.create(log.disk, log.directory, group[0].base_offset, group[0].created_ms, CLEANED_SUFFIX)
+        cleaned = Segment.create(log.directory, group[0].base_offset, group[0].created_ms, CLEANED_SUFFIX)
         transactions.index = cleaned.aborted
         transactions.index.reset()
         try:
@@ -328,14 +329,16 @@ class _Pass:
                     if self._slice_is_full(found.header):
                         yield ()
                         self._check_unchanged(group)
-            yield (cleaned.file, *cleaned.write_indexes(), *_written_by(log.disk, cleaned))
+            yield (cleaned.file, *(WrittenFile(log.disk, path) for path in cleaned.write_indexes()))
             self._check_unchanged(group)
             log.replace_segments(group, [cleaned])
         except BaseException:
             # A pass that was given up, or whose disk is full, leaves no file behind; a crash does, and recovery
-            # removes it.
-            if log.failure is None and cleaned not in log.segments:
-                _remove(log.disk, cleaned)
+            # removes it. Of a log that is gone, the files are not here any more.
+            if not log.is_usable:
+                cleaned.retire()
+            elif cleaned not in log.segments:
+                cleaned.discard()
             raise
 
     def _write(self, cleaned: Segment, batch: bytes | bytearray | memoryview) -> None:
@@ -368,25 +371,10 @@ class _Pass:
     def _check_unchanged(self, segments: Sequence[Segment]) -> None:
         """Others ran since the last step."""
         log = self._log
-        if log.failure is not None or not set(map(id, segments)) <= set(map(id, log.segments)):
+        if not log.is_usable or not set(map(id, segments)) <= set(map(id, log.segments)):
             raise CleaningAborted(f"{log.topic_partition} changed while it was compacted")
 
 
 def _end_of(log: PartitionLog, segment: Segment) -> int:
     at = log.segments.index(segment)
     return log.segments[at + 1].base_offset
-
-
-def _written_by(disk: Disk, cleaned: Segment) -> Iterator[Syncable]:
-    file = cleaned.aborted.file
-    if file is not None:
-        yield WrittenFile(disk, file.path)
-
-
-def _remove(disk: Disk, cleaned: Segment) -> None:
-    cleaned.close()
-    for suffix in SEGMENT_SUFFIXES:
-        try:
-            disk.remove(cleaned.path_of(suffix))
-        except FileNotFoundError:
-            continue

@@ -156,7 +156,6 @@ class BatchFilter:
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         *,
-        end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
         decompressed_max_bytes: int,
@@ -164,7 +163,8 @@ class BatchFilter:
         self._keys = keys
         self._transactions = transactions
         self._last_records = last_records
-        self._end_offset = end_offset
+        self.end_offset = -1
+        """Where the segment that is being made ends."""
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._decompressed_max_bytes = decompressed_max_bytes
@@ -227,8 +227,8 @@ class BatchFilter:
         return rebuild_batch(fields, content, attributes)
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
-        """A batch whose records go. It stays, empty, where it is all that tells a producer's state or the log's end."""
-        if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
+        """A batch whose records go. It stays, empty, where only it tells a producer's state or a segment's end."""
+        if header.next_offset != self.end_offset and not self._is_last_of_producer(header):
             return None
         fields = header._replace(base_timestamp=NO_TIMESTAMP, record_count=0)
         return rebuild_batch(fields, b"", header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK))

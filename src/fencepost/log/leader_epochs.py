@@ -38,8 +38,8 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, data: bytes) -> "LeaderEpochs":
-        if not data:
-            raise CorruptEpochCheckpoint("empty")
+        if not data.endswith(b"\n"):
+            raise CorruptEpochCheckpoint("empty, or cut off")
         try:
             version, count, *lines = data.decode("ascii").split("\n")
             entries = [EpochEntry(*map(int, line.split(" "))) for line in lines if line]

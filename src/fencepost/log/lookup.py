@@ -1,16 +1,13 @@
 """From a time to an offset, for ListOffsets: the time index, then headers, then the records of one batch.
 
-Only reads a log; owns nothing.
+Only reads segments; owns nothing.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from fencepost.wire.batch import BatchHeader
+from fencepost.log.segment import Segment
 from fencepost.wire.records import read_records
-
-if TYPE_CHECKING:
-    from fencepost.log.partition_log import PartitionLog
-    from fencepost.log.segment import Segment
 
 
 class TimestampOffset(NamedTuple):
@@ -20,17 +17,19 @@ class TimestampOffset(NamedTuple):
     """-1 if the batch has none."""
 
 
-def offset_for_timestamp(log: "PartitionLog", timestamp: int, decompressed_max_bytes: int) -> TimestampOffset | None:
-    for segment in log.segments:
+def offset_for_timestamp(
+    segments: Sequence[Segment], log_start_offset: int, timestamp: int, decompressed_max_bytes: int
+) -> TimestampOffset | None:
+    for segment in segments:
         if segment.max_timestamp >= timestamp:
-            found = _search(segment, timestamp, log.log_start_offset, decompressed_max_bytes)
+            found = _search(segment, timestamp, log_start_offset, decompressed_max_bytes)
             if found is not None:
                 return found
     return None
 
 
 def _search(
-    segment: "Segment", timestamp: int, log_start_offset: int, decompressed_max_bytes: int
+    segment: Segment, timestamp: int, log_start_offset: int, decompressed_max_bytes: int
 ) -> TimestampOffset | None:
     # The entry names a batch no later than `timestamp`; every batch before it is no later either. An entry at exactly
     # this timestamp is the first batch to reach it, so the search may begin with that batch.
@@ -49,8 +48,8 @@ def _search(
     return None
 
 
-def offset_of_max_timestamp(log: "PartitionLog", decompressed_max_bytes: int) -> TimestampOffset | None:
-    segment = max(log.segments, key=_max_timestamp)
+def offset_of_max_timestamp(segments: Sequence[Segment], decompressed_max_bytes: int) -> TimestampOffset | None:
+    segment = max(segments, key=lambda segment: segment.max_timestamp)
     timestamp = segment.max_timestamp
     if timestamp < 0:
         return None
@@ -61,13 +60,5 @@ def offset_of_max_timestamp(log: "PartitionLog", decompressed_max_bytes: int) ->
         if batch.header.max_timestamp == timestamp:
             for record in read_records(batch.block, decompressed_max_bytes, batch.start):
                 if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, _leader_epoch(batch.header))
+                    return TimestampOffset(timestamp, record.offset, batch.header.partition_leader_epoch)
     return None
-
-
-def _max_timestamp(segment: "Segment") -> int:
-    return segment.max_timestamp
-
-
-def _leader_epoch(header: BatchHeader) -> int:
-    return header.partition_leader_epoch

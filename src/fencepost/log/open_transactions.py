@@ -274,17 +274,15 @@ class AbortedTransactions:
         except OSError:
             pass  # it will be found wrong again
 
-    def move_to(self, path: str) -> None:
-        """Follow a segment that was renamed."""
-        self.close()
-        if self._disk.exists(self._path):
-            self._disk.rename(self._path, path)
-        self._path = path
-
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def retire(self) -> None:
+        """The file goes with its segment."""
+        if self._file is not None:
+            self._file.retire()
 
     def _cut(self, position: int) -> None:
         data = self._loaded()

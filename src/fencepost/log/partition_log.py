@@ -1,29 +1,46 @@
-"""One partition's history: the one write path, reading, watermarks.
+"""One partition's history: the one write path, reading, watermarks, shortening, and its life from opening to the end.
 
-Owns the offsets that divide the log: start, last stable, high watermark, synced, end. They are distinct, and
-`log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log never moves the
-high watermark up by itself: whoever owns the partition does, when a batch is as durable as promised. Its files are
-`log.log_files`, opening is `log.recovery`, shortening is `log.retention`, time lookup is `log.lookup`, refusals are
-`log.validation`. All disk access goes through `ports.Disk`; nothing here syncs on the append path.
+Owns the offsets that divide the log: start, last stable, high watermark, end. They are distinct, and `log_start_offset
+<= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log never moves the high watermark
+up by itself: whoever owns the partition does, when a batch is as durable as promised.
+
+It conducts four parts, each with a state of its own: `segments` (files and where offsets lie in them), `producers`
+(epochs, sequences, open transactions), `epochs` (which leader wrote what), `unsynced` (what a power cut could still
+take). Opening is `log.recovery`, time lookup is `log.lookup`, refusals of batches are `log.validation`. All disk
+access goes through `ports.Disk`; nothing here syncs on the append path.
 
 A disk that is full refuses one append and leaves no trace. Any other error of the disk, a failed sync above all, fails
-the log for good: every later call gets KAFKA_STORAGE_ERROR.
+the log for good: every later call gets KAFKA_STORAGE_ERROR. A log whose topic is deleted is retired: every later call
+raises LogRetired, and whatever was under way for it ends without touching a file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from fencepost.config import TopicConfig
-from fencepost.log import invariants, lookup, marking, reading, recovery, retention
-from fencepost.log.leader_epochs import EpochEnd
-from fencepost.log.log_files import LogFiles, LogLimits
-from fencepost.log.open_transactions import AbortedTransaction
-from fencepost.log.producers import Marker, Origin, VerificationGuard
-from fencepost.log.reading import ReadResult
+from fencepost.log import lookup, recovery
+from fencepost.log.directory import LogDirectory, LogRetired
+from fencepost.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_CHECKSUM_SUFFIX
+from fencepost.log.indexes import RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
+from fencepost.log.leader_epochs import EpochEnd, LeaderEpochs
+from fencepost.log.open_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+    CompletedTransaction,
+    CorruptTransactionIndex,
+)
+from fencepost.log.producer_checks import check_marker
+from fencepost.log.producers import Marker, Origin, ProducerStateManager, VerificationGuard
+from fencepost.log.recovery import Checkpoints, LogLoader
 from fencepost.log.segment import Segment
+from fencepost.log.segments import EMPTY_RECORDS, ReadResult, Segments
+from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
+from fencepost.log.unsynced import SyncRequest, Unsynced, WrittenFile
 from fencepost.log.validation import (
     check_batch,
     check_timestamps,
@@ -32,14 +49,17 @@ from fencepost.log.validation import (
     refuse_crc,
     refuse_short_batch,
 )
-from fencepost.ports import Buffer, Disk
+from fencepost.ports import FULL_DISK, NO_DESCRIPTORS, Buffer, Disk, Syncable
 from fencepost.wire.batch import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    MARKER_BYTES,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
+    ControlType,
+    control_batch,
     iterate_headers,
     read_header,
     stamp,
@@ -47,13 +67,31 @@ from fencepost.wire.batch import (
 )
 from fencepost.wire.errors import ErrorCode, KafkaError
 
+__all__ = ["Appended", "Checkpoints", "LogLimits", "PartitionLog", "ReadResult"]
+
+HIGH_WATERMARK = -1
+"""What DeleteRecords sends for "all that readers can see"."""
 _CODEC_MAX = 4
 _USUAL_ATTRIBUTES = frozenset({codec | kind for codec in range(_CODEC_MAX + 1) for kind in (0, TRANSACTIONAL_MASK)})
-_STAMP = Struct(">qii")
-__all__ = ["Appended", "LogLimits", "PartitionLog"]
+_NO_ROLL_TIMESTAMP = 2**63
+_ASK_ROLL_TIMESTAMP = -2
+"""Below every timestamp: the segment's first timestamp is not known yet, or is none."""
+_TEMPORARY_SUFFIX = ".tmp"
 
-_pack_stamp = _STAMP.pack_into
+_pack_stamp = Struct(">qii").pack_into
 _new_tuple = tuple.__new__
+
+Refusals = list[KafkaError | None]
+"""For each marker: why it was not written, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """What all logs of a broker share."""
+
+    producer_id_expiration_ms: int = 86_400_000
+    decompressed_batch_max_bytes: int = 67_108_864
+    transaction_verification_enabled: bool = True
 
 
 class Appended(NamedTuple):
@@ -65,17 +103,37 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
-class PartitionLog(LogFiles):
+class PartitionLog:
     __slots__ = (
         "__weakref__",
         "_first_unstable_offset",
+        "_index_interval_bytes",
+        "_is_closed_to_calls",
+        "_is_unsaved",
+        "_limits",
         "_max_message_bytes",
         "_opens_batches",
+        "_roll_timestamp",
+        "_segment_bytes",
         "_timestamp_after_max_ms",
         "_timestamp_before_max_ms",
+        "config",
+        "directory",
+        "disk",
+        "epochs",
+        "failure",
         "high_watermark",
         "leader_epoch",
+        "log_end_offset",
         "log_start_offset",
+        "on_failure",
+        "partition",
+        "producers",
+        "segments",
+        "topic",
+        "topic_id",
+        "topic_partition",
+        "unsynced",
     )
 
     def __init__(
@@ -88,13 +146,40 @@ class PartitionLog(LogFiles):
         config: TopicConfig,
         limits: LogLimits,
     ) -> None:
-        """Only `open` calls this."""
-        super().__init__(disk, directory, topic, partition, topic_id, limits)
-        self.log_start_offset = self.high_watermark = 0
+        """Only `open` and `offline` call this."""
+        self.disk = disk
+        self.directory = LogDirectory(disk, directory)
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.topic_partition = f"{topic}-{partition}"
+        self._limits = limits
+        self.unsynced = Unsynced(self.directory)
+        self.segments = Segments(self.directory, self.unsynced)
+        self.producers = self._new_producers()
+        self.epochs = LeaderEpochs()
+        self.log_start_offset = self.high_watermark = self.log_end_offset = 0
         self.leader_epoch = -1
         """Of the newest batch."""
         self._first_unstable_offset: int | None = None
+        self._is_unsaved = False
+        """Whether a clean close has anything to write."""
+        self.failure: OSError | None = None
+        """Why the disk failed this log, if it did."""
+        self._is_closed_to_calls = False
+        """Failed or retired: every call raises."""
+        self.on_failure: Callable[[OSError], None] = lambda error: None
+        self._roll_timestamp = _NO_ROLL_TIMESTAMP
         self.update_config(config)
+
+    def _new_producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self.topic_partition,
+            self._limits.producer_id_expiration_ms,
+            verification_enabled=self._limits.transaction_verification_enabled,
+        )
+
+    # Life
 
     @classmethod
     def open(
@@ -106,45 +191,159 @@ class PartitionLog(LogFiles):
         topic_id: bytes,
         config: TopicConfig,
         now_ms: int,
+        checkpoints: Checkpoints,
         *,
-        clean: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
         limits: LogLimits | None = None,
-        sync: bool = True,
         rewrite: bool = False,
     ) -> "PartitionLog":
-        """Open or create the log in `directory` (the partition's own).
+        """Open or create the log in `directory` (the partition's own). Raises DamagedLog.
 
-        `clean`: the last stop was clean, so files are trusted and only the tail behind the last index entry is looked
-        at. Otherwise every batch from the segment of `recovery_point` on is checked, the log is cut at the first bad
-        one and what survives is synced. Afterwards `synced_offset` and `high_watermark` are the log end; one that
-        replicates lowers its high watermark with `set_high_watermark`. Who opens thousands of logs passes
-        `sync=False` and syncs the file system once before anyone may read. After a failed sync the page cache shows
-        what the disk may never get: `rewrite` writes everything from the recovery point on anew before it is synced.
+        After a clean stop files are trusted. Otherwise every batch from the segment of the recovery point on is
+        checked, the log is cut at the first bad one and what survives is synced. Afterwards the synced offset and the
+        high watermark are the log end; one that replicates lowers its high watermark with `set_high_watermark`. After a
+        failed sync the page cache shows what the disk may never get: `rewrite` writes everything from the recovery
+        point on anew before it is synced.
         """
         log = cls(disk, directory, topic, partition, topic_id, config, limits or LogLimits())
-        recovery.load(
-            log,
+        loader = LogLoader(
+            log.directory,
+            log.segments,
+            log.producers,
+            log.unsynced,
+            topic_id,
+            checkpoints,
             now_ms,
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            sync=sync,
-            rewrite=rewrite,
+            config.index_interval_bytes,
+            rewrite,
         )
+        loader.load()
+        log._adopt(loader, checkpoints.recovery_point or 0, is_rewritten=rewrite)
         return log
+
+    def _adopt(self, loader: LogLoader, recovery_point: int, *, is_rewritten: bool) -> None:
+        self.epochs = loader.epochs
+        self.log_start_offset = loader.log_start_offset
+        self.log_end_offset = loader.log_end_offset
+        self.leader_epoch = self.epochs.latest
+        self._is_unsaved = loader.is_recovered
+        self._set_active(self.segments.active)
+        if not loader.is_recovered:
+            self.unsynced.start_at(self.log_end_offset)
+            self.aborted_index_of(self.segments.active)
+        elif self.log_end_offset > recovery_point or is_rewritten:
+            self.flush()
+        else:
+            self.unsynced.start_at(self.log_end_offset)
+        self._delete_below_log_start()
+        self.high_watermark = self.log_end_offset
+        if not self.producers.transactions.is_empty:
+            self._find_first_unstable_offset()
+
+    @classmethod
+    def offline(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: TopicConfig,
+        limits: LogLimits,
+        reason: OSError,
+    ) -> "PartitionLog":
+        """A log whose files cannot be used: it refuses everything, and its files stay as they are."""
+        log = cls(disk, directory, topic, partition, topic_id, config, limits)
+        log.mark_failed(reason)
+        return log
+
+    def retire(self) -> None:
+        """Its topic is gone: from now on every call raises, and nothing that is under way acts on its files.
+
+        To be called before the directory is renamed or removed.
+        """
+        self._is_closed_to_calls = True
+        self.segments.retire()
+        self.directory.retire()
+
+    @property
+    def is_usable(self) -> bool:
+        """Neither failed nor retired."""
+        return not self._is_closed_to_calls
+
+    def mark_failed(self, error: OSError) -> None:
+        """The disk failed this log; nothing more is read or written until it is opened anew."""
+        if not self._is_closed_to_calls:
+            self._is_closed_to_calls = True
+            self.failure = error
+            self.on_failure(error)
+
+    def refusal(self) -> KafkaError:
+        """What every call gets once the log has failed or is retired."""
+        if self.directory.is_retired:
+            return LogRetired(str(self.directory))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.topic_partition} is offline: {self.failure}")
+
+    def _check_usable(self) -> None:
+        if self._is_closed_to_calls:
+            raise self.refusal()
+
+    def _write_error(self, error: OSError) -> KafkaError:
+        if error.errno in FULL_DISK:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no room to append to {self.topic_partition}: {error}")
+        self.mark_failed(error)
+        return self.refusal()
+
+    def close(self) -> None:
+        """Stop cleanly: everything written and synced, so that opening needs no scan. Raises OSError."""
+        try:
+            for file in self.write_out():
+                file.sync()
+        except OSError as error:
+            self.mark_failed(error)
+            raise
+        self.written_out()
+
+    def write_out(self) -> tuple[Syncable, ...]:
+        """The first half of a clean stop: write what opening will want to find; what has to be synced now."""
+        if self._is_closed_to_calls:
+            return ()
+        assert not self.unsynced.in_flight, f"{self.topic_partition} is closed while it is being synced"
+        if self._is_unsaved:
+            # Snapshots at the base of a segment stay; the one of the last clean stop has done its duty.
+            recovery.remove_snapshots(self.directory, kept=frozenset(self.segments.base_offsets))
+            self._note_indexes(self.segments.active)
+            self._write_snapshot(self.log_end_offset)
+            self.unsynced.note_names()
+        request = self.take_unsynced()
+        assert request is not None
+        return request.files
+
+    def written_out(self) -> None:
+        """The second half: all of that is durable."""
+        if not self._is_closed_to_calls:
+            self.unsynced.start_at(self.log_end_offset)
+            self._is_unsaved = False
+        self.segments.close()
 
     # Settings
 
     def update_config(self, config: TopicConfig) -> None:
-        super().update_config(config)
+        self.config = config
+        self._segment_bytes = config.segment_bytes
+        self._index_interval_bytes = config.index_interval_bytes
         self._opens_batches = needs_opening(config)
         self._max_message_bytes = config.max_message_bytes
         self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
         self._timestamp_before_max_ms = config.message_timestamp_before_max_ms
+        if self.segments:
+            self._roll_timestamp = _ASK_ROLL_TIMESTAMP
 
     # Offsets
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below it survives a power cut."""
+        return self.unsynced.synced_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -196,8 +395,8 @@ class PartitionLog(LogFiles):
         `header` is the batch's own, from whoever has read it already.
         A batch already in the log is answered with its original offsets and `duplicate`; nothing is written.
         """
-        if self._failure is not None:
-            raise self.storage_error()
+        if self._is_closed_to_calls:
+            raise self.refusal()
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         size = len(batch)
@@ -242,63 +441,12 @@ class PartitionLog(LogFiles):
         first_offset = self.log_end_offset
         last_offset = first_offset + last_offset_delta
         _pack_stamp(batch, 0, first_offset, batch_length, leader_epoch)
-        self._write(batch, size, first_offset, last_offset, max_timestamp, now_ms)
-        self.note_epoch(leader_epoch, first_offset)
+        self._write(batch, size, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
         if producer_id >= 0:
             producers.update(header, first_offset, last_offset, max_timestamp)
             if attributes & TRANSACTIONAL_MASK and self._first_unstable_offset is None:
                 self._first_unstable_offset = first_offset
         return _new_tuple(Appended, (first_offset, last_offset, log_append_time_ms, self.log_start_offset, False))
-
-    def append_record(self, batch: bytearray, *, leader_epoch: int, now_ms: int) -> int:
-        """Append a record that a coordinator of this broker has built for the end of this log; its offset.
-
-        There is nothing to check but its size, and nothing to open unless the topic wants another time in it.
-        """
-        if self._failure is not None:
-            raise self.storage_error()
-        offset = self.log_end_offset
-        size = len(batch)
-        if size > self._max_message_bytes or self.config.message_timestamp_type != "CreateTime":
-            stamp(batch, 0, 0, leader_epoch)
-            return self.append_as_leader(
-                batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
-            ).last_offset
-        self._write(batch, size, offset, offset, now_ms, now_ms)
-        self.note_epoch(leader_epoch, offset)
-        return offset
-
-    def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> marking.Refusals:
-        """End transactions in this partition. Why each marker was refused, if it was; the others are written.
-
-        What was unstable stays so until the marker is below the high watermark.
-        """
-        return marking.append_markers(self, markers, leader_epoch, now_ms)
-
-    def append_as_follower(self, records: Buffer, now_ms: int) -> int:
-        """Append a leader's batches as they are; the new log end. Offsets must follow the log end, holes allowed."""
-        if self._failure is not None:
-            raise self.storage_error()
-        view = memoryview(records)
-        for position, header in iterate_headers(view):
-            if not verify_crc(view, position, header):
-                refuse_crc(view[position:], header, self.topic_partition)
-            if header.base_offset < self.log_end_offset:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
-                    f"a replicated batch at {header.base_offset} is below the log end {self.log_end_offset} "
-                    f"of {self.topic_partition}",
-                )
-            size = header.size_bytes
-            batch = view[position : position + size]
-            self._write(batch, size, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
-            self.note_epoch(header.partition_leader_epoch, header.base_offset)
-            completed = self.producers.replay_batch(view, position, header)
-            if completed is not None and completed.is_aborted:
-                marking.note_aborted(self, completed)
-            if header.producer_id >= 0:
-                self._find_first_unstable_offset()
-        return self.log_end_offset
 
     def _open_batch(
         self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int
@@ -310,11 +458,268 @@ class PartitionLog(LogFiles):
             check_batch(batch, header, origin, self._max_message_bytes, self.topic_partition)
         return batch, header, now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1
 
-    def note_epoch(self, leader_epoch: int, offset: int) -> None:
-        """A batch of this epoch was written at `offset`."""
+    def append_record(self, batch: bytearray, *, leader_epoch: int, now_ms: int) -> int:
+        """Append a record that a coordinator of this broker has built for the end of this log; its offset.
+
+        There is nothing to check but its size, and nothing to open unless the topic wants another time in it.
+        """
+        if self._is_closed_to_calls:
+            raise self.refusal()
+        offset = self.log_end_offset
+        size = len(batch)
+        if size > self._max_message_bytes or self.config.message_timestamp_type != "CreateTime":
+            stamp(batch, 0, 0, leader_epoch)
+            return self.append_as_leader(
+                batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR
+            ).last_offset
+        self._write(batch, size, offset, offset, now_ms, leader_epoch, now_ms)
+        return offset
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> int:
+        """Append a leader's batches as they are; the new log end. Offsets must follow the log end, holes allowed."""
+        self._check_usable()
+        view = memoryview(records)
+        for position, header in iterate_headers(view):
+            if not verify_crc(view, position, header):
+                refuse_crc(view[position:], header, self.topic_partition)
+            if header.base_offset < self.log_end_offset:
+                if self.log_start_offset != self.log_end_offset or header.last_offset < self.log_end_offset:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD,
+                        f"a replicated batch at {header.base_offset} is below the log end {self.log_end_offset} "
+                        f"of {self.topic_partition}",
+                    )
+                # The leader's log starts in the midst of this batch, and there is nothing here yet: begin with it.
+                self.truncate_fully_and_start_at(header.base_offset, now_ms)
+            size = header.size_bytes
+            batch = view[position : position + size]
+            self._write(
+                batch,
+                size,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.partition_leader_epoch,
+                now_ms,
+            )
+            completed = self.producers.replay_batch(view, position, header)
+            if completed is not None and completed.is_aborted:
+                self._note_aborted(completed)
+            if header.producer_id >= 0:
+                self._find_first_unstable_offset()
+        return self.log_end_offset
+
+    def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> Refusals:
+        """End transactions in this partition. Why each marker was refused, if it was; the others are written.
+
+        What was unstable stays so until the marker is below the high watermark. Runs of commits are written together.
+        """
+        refusals: Refusals = []
+        for is_commit, run in groupby(markers, lambda marker: marker.is_commit):
+            group = list(run)
+            if is_commit and len(group) > 1 and self._fit_together(group, now_ms):
+                refusals += self._append_commits(group, leader_epoch, now_ms)
+            else:
+                refusals += [self._append_marker(marker, leader_epoch, now_ms) for marker in group]
+        return refusals
+
+    def _append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> KafkaError | None:
+        try:
+            self._check_usable()
+            check_marker(self.producers, marker)
+            kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+            identity = marker.producer_id, marker.producer_epoch
+            offset = self.log_end_offset
+            batch = control_batch(kind, marker.coordinator_epoch, *identity, now_ms, offset, leader_epoch)
+            self._write(batch, len(batch), offset, offset, now_ms, leader_epoch, now_ms)
+            completed = self.producers.apply_marker(kind, *identity, marker.coordinator_epoch, offset, now_ms)
+            if completed is not None and completed.is_aborted:
+                try:
+                    self._note_aborted(completed)
+                except OSError as error:
+                    # Without its index entry the marker must not stay: readers would be given aborted records.
+                    self.truncate_to(offset, now_ms)
+                    raise self._write_error(error) from error
+        except KafkaError as refusal:
+            return refusal
+        return None
+
+    def _fit_together(self, markers: Sequence[Marker], now_ms: int) -> bool:
+        """Whether none decides about another, and no new segment can begin among them."""
+        if self._is_closed_to_calls or len({marker.producer_id for marker in markers}) != len(markers):
+            return False
+        segment, count = self.segments.active, len(markers)
+        return (
+            segment.size > 0
+            and segment.size + count * MARKER_BYTES <= self._segment_bytes
+            and now_ms <= self._roll_timestamp
+            and self.log_end_offset + count - segment.base_offset <= RELATIVE_OFFSET_MAX
+            and not segment.is_index_full(self.config.segment_index_bytes - count * TIME_ENTRY_BYTES)
+        )
+
+    def _append_commits(self, markers: Sequence[Marker], leader_epoch: int, now_ms: int) -> Refusals:
+        refusals: Refusals = []
+        accepted: list[Marker] = []
+        for marker in markers:
+            try:
+                check_marker(self.producers, marker)
+            except KafkaError as refusal:
+                refusals.append(refusal)
+            else:
+                refusals.append(None)
+                accepted.append(marker)
+        if not accepted:
+            return refusals
+        first_offset = self.log_end_offset
+        batches = [
+            control_batch(
+                ControlType.COMMIT,
+                marker.coordinator_epoch,
+                marker.producer_id,
+                marker.producer_epoch,
+                now_ms,
+                offset,
+                leader_epoch,
+            )
+            for offset, marker in enumerate(accepted, first_offset)
+        ]
+        try:
+            self.segments.active.append_all(batches, MARKER_BYTES, first_offset, now_ms, self._index_interval_bytes)
+        except OSError as error:
+            failed = self._write_error(error)
+            return [refusal or failed for refusal in refusals]
+        self._written(first_offset, first_offset + len(batches), leader_epoch)
+        self.producers.apply_commits(accepted, first_offset, now_ms)
+        return refusals
+
+    def _note_aborted(self, completed: CompletedTransaction) -> None:
+        """Raises OSError with nothing changed."""
+        aborted = self.segments.active.aborted
+        is_new = aborted.file is None
+        aborted.append_completed(completed)
+        self.unsynced.note_written(aborted.path)
+        if is_new:
+            self.unsynced.note_names()
+
+    def _write(
+        self,
+        batch: Buffer,
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Put a stamped batch at the end of the active segment, or of a new one. All or nothing."""
+        segment = self.segments.active
+        if (
+            segment.size + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or (
+                segment.bytes_since_index_entry > self._index_interval_bytes
+                and segment.is_index_full(self.config.segment_index_bytes)
+            )
+        ) and self._must_roll(size, last_offset, max_timestamp, now_ms):
+            # Where a hole lies between two batches of a leader, it is inside the segment, so that each begins where the
+            # one before it ends.
+            is_near = last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
+            segment = self.roll(now_ms, self.log_end_offset if is_near else first_offset)
+        try:
+            position = segment.append(batch, size, last_offset, max_timestamp, self._index_interval_bytes)
+        except OSError as error:
+            raise self._write_error(error) from error
+        if position == 0:
+            self._set_roll_timestamp(segment)
+        self.log_end_offset = last_offset + 1
+        self._is_unsaved = True
         if leader_epoch != self.leader_epoch:
-            self.epochs.assign(leader_epoch, offset)
+            self.epochs.assign(leader_epoch, first_offset)
             self.leader_epoch = leader_epoch
+
+    def _written(self, first_offset: int, end_offset: int, leader_epoch: int) -> None:
+        self.log_end_offset = end_offset
+        self._is_unsaved = True
+        if leader_epoch != self.leader_epoch:
+            self.epochs.assign(leader_epoch, first_offset)
+            self.leader_epoch = leader_epoch
+
+    # Rolling
+
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        if size > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition {self.topic_partition} which exceeds the "
+                f"maximum configured segment size of {self._segment_bytes}.",
+            )
+        segment = self.segments.active
+        if segment.size == 0:
+            return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        self._set_roll_timestamp(segment)
+        first_timestamp = segment.first_timestamp()
+        waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
+        return (
+            segment.size + size > self._segment_bytes
+            or waited_ms > self.config.segment_ms
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or segment.is_index_full(self.config.segment_index_bytes)
+        )
+
+    def _set_roll_timestamp(self, segment: Segment) -> None:
+        """Appends compare with one number; without a first timestamp, each has to ask the clock."""
+        first_timestamp = segment.first_timestamp()
+        self._roll_timestamp = first_timestamp + self.config.segment_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+
+    def _set_active(self, segment: Segment) -> None:
+        self._roll_timestamp = _ASK_ROLL_TIMESTAMP if segment.size else _NO_ROLL_TIMESTAMP
+
+    def roll_if_needed(self, now_ms: int) -> bool:
+        """Roll a segment that has no timestamps and has grown old; others roll as records arrive."""
+        self._check_usable()
+        segment = self.segments.active
+        if segment.size == 0 or segment.first_timestamp() >= 0:
+            return False
+        if now_ms - segment.created_ms <= self.config.segment_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Seal the active segment and begin the next. With a full disk nothing changes."""
+        self._check_usable()
+        old = self.segments.active
+        new_base_offset = self.log_end_offset if base_offset is None else base_offset
+        if old.size == 0 and old.base_offset == new_base_offset:
+            return old
+        try:
+            written = old.write_indexes()
+            self._write_snapshot(new_base_offset)
+            segment = self.segments.begin(new_base_offset, now_ms)
+        except OSError as error:
+            old.indexes_dirty = True
+            raise self._write_error(error) from error
+        if old.size == 0:
+            self.segments.drop(old)
+        else:
+            self.unsynced.note(old.log_path, old.file)
+            for path in written:
+                self.unsynced.note_written(path)
+        self.segments.seal(old, self.log_end_offset)
+        self._set_active(segment)
+        return segment
+
+    def _write_snapshot(self, offset: int) -> None:
+        """Keep what is known of producers as of `offset`, which is the log end."""
+        self.producers.map_end_offset = offset
+        path = self.directory.path_at(offset, SNAPSHOT_SUFFIX)
+        self.disk.write_bytes(path, self.producers.take_snapshot())
+        self.unsynced.note_written(path)
+
+    def _note_indexes(self, segment: Segment) -> None:
+        for path in segment.write_indexes():
+            self.unsynced.note_written(path)
 
     # Reading
 
@@ -326,60 +731,354 @@ class PartitionLog(LogFiles):
         `upper_bound` is a high watermark or last stable offset, so always a batch boundary. Nothing is returned when
         the first batch exceeds `max_bytes`, unless `at_least_one_batch`. Ends at the end of a segment.
         """
-        return reading.read(self, offset, max_bytes, upper_bound, at_least_one_batch)
+        if self._is_closed_to_calls:
+            raise self.refusal()
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is not between the log start {self.log_start_offset} and "
+                f"the log end {log_end_offset}",
+            )
+        if upper_bound is None or upper_bound > log_end_offset:
+            upper_bound = log_end_offset
+        if offset >= upper_bound:
+            return ReadResult(EMPTY_RECORDS, offset)
+        try:
+            return self.segments.read(offset, max_bytes, upper_bound, log_end_offset, at_least_one_batch)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                reason = f"{self.topic_partition} cannot be read now: {error}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
+            self.mark_failed(error)
+            raise self.refusal() from error
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """What a reader of committed records in [from, to) must skip, in the order of their markers."""
-        return reading.aborted_transactions(self, from_offset, to_offset)
+        self._check_usable()
+        aborted: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(from_offset):
+            found, complete = self.aborted_index_of(segment).collect(from_offset, to_offset)
+            aborted += found
+            if complete:
+                break
+        return aborted
 
     def packed_aborted_transactions(self, from_offset: int, to_offset: int) -> bytearray:
         """The same as the wire has it: producer id and first offset of each."""
-        return reading.packed_aborted_transactions(self, from_offset, to_offset)
+        packed = bytearray()
+        if to_offset > from_offset:
+            for segment in self.segments.from_offset(from_offset):
+                if self.aborted_index_of(segment).pack(from_offset, to_offset, packed):
+                    break
+        return packed
+
+    def aborted_index_of(self, segment: Segment) -> AbortedTransactions:
+        """A segment's index of aborted transactions, checked when it is first loaded and made anew if it is damaged."""
+        aborted = segment.aborted
+        if not aborted.is_loaded:
+            try:
+                aborted.check(segment.base_offset)
+                is_good = self._stored_checksum(segment) in (None, aborted.checksum())
+            except CorruptTransactionIndex:
+                is_good = False
+            if not is_good:
+                aborted.replace(
+                    recovery.rescan_aborted(
+                        self.directory, self.segments, segment, self._new_producers(), self.log_start_offset
+                    )
+                )
+        return aborted
+
+    def _stored_checksum(self, segment: Segment) -> bytes | None:
+        """None where the segment was sealed by a broker that keeps none, or was not sealed."""
+        try:
+            return self.disk.read_bytes(segment.path_of(TRANSACTION_CHECKSUM_SUFFIX))
+        except FileNotFoundError:
+            return None
 
     # Looking up
 
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
     def offset_for_timestamp(self, timestamp: int) -> lookup.TimestampOffset | None:
         """The first record at or after a timestamp. The caller compares it with what its reader may see."""
-        return lookup.offset_for_timestamp(self, timestamp, self._limits.decompressed_batch_max_bytes)
+        self._check_usable()
+        return lookup.offset_for_timestamp(
+            self.segments, self.log_start_offset, timestamp, self._limits.decompressed_batch_max_bytes
+        )
 
     def offset_of_max_timestamp(self) -> lookup.TimestampOffset | None:
         """The first record with the largest timestamp; None for an empty log or one without timestamps."""
-        return lookup.offset_of_max_timestamp(self, self._limits.decompressed_batch_max_bytes)
+        self._check_usable()
+        return lookup.offset_of_max_timestamp(self.segments, self._limits.decompressed_batch_max_bytes)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    # Shortening
+    # Shortening. Never touches records above the high watermark, but for truncation, which is how a replica gives up
+    # what its leader does not have.
 
     def delete_records_before(self, offset: int) -> int:
         """DeleteRecords: raise the log start, -1 for the high watermark; the new log start (low watermark)."""
-        return retention.delete_records_before(self, offset)
+        self._check_usable()
+        if offset == HIGH_WATERMARK:
+            offset = self.high_watermark
+        if offset < 0 or offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset of {self.topic_partition} to {offset} "
+                f"since it is larger than the high watermark {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self._raise_log_start_offset(offset)
+            self._delete_below_log_start()
+        return self.log_start_offset
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete segments that are too old, too many bytes or below the log start; how many."""
-        return retention.apply_retention(self, now_ms)
+        self._check_usable()
+        deleted = self._delete_below_log_start()
+        config = self.config
+        if not config.is_deleted:
+            return deleted
+        if config.retention_bytes >= 0:
+            excess = self.size_bytes - config.retention_bytes
+
+            def is_too_much(segment: Segment) -> bool:
+                nonlocal excess
+                if excess < segment.size:
+                    return False
+                excess -= segment.size
+                return True
+
+            deleted += self._delete_oldest_while(is_too_much, now_ms) if excess > 0 else 0
+        if config.retention_ms >= 0:
+            oldest_ms = now_ms - config.retention_ms
+            deleted += self._delete_oldest_while(lambda segment: segment.largest_timestamp() < oldest_ms, now_ms)
+        return deleted
+
+    def _delete_oldest_while(self, predicate: Callable[[Segment], bool], now_ms: int) -> int:
+        """Delete the longest run of oldest segments that are below the high watermark and fit."""
+        segments = self.segments
+        count = 0
+        for segment in segments:
+            is_active = segment is segments.active
+            end_offset = self.log_end_offset if is_active else segments[count + 1].base_offset
+            if end_offset > self.high_watermark or (is_active and segment.size == 0) or not predicate(segment):
+                break
+            count += 1
+        if not count:
+            return 0
+        if count == len(segments):
+            self.roll(now_ms)  # the log goes on in an empty segment
+        first_kept = segments[count].base_offset
+        if first_kept > self.log_start_offset:
+            self._raise_log_start_offset(first_kept)
+        self._delete_oldest(count)
+        return count
+
+    def _delete_below_log_start(self) -> int:
+        """Segments that lie below the log start altogether; how many."""
+        segments, count = self.segments, 0
+        while count + 1 < len(segments) and segments[count + 1].base_offset <= self.log_start_offset:
+            count += 1
+        if count:
+            self._delete_oldest(count)
+        return count
+
+    def _delete_oldest(self, count: int) -> None:
+        try:
+            # What is known of producers must not go with the batches it came from.
+            path = self.directory.path_at(self.segments[count].base_offset, SNAPSHOT_SUFFIX)
+            unsynced = self.unsynced.take_one(path)
+            if unsynced is not None:
+                unsynced.sync()
+                self.directory.sync()
+            for segment in self.segments[:count]:
+                self.segments.drop(segment)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.refusal() from error
+
+    def _raise_log_start_offset(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.map_end_offset = self.log_end_offset
+        self.producers.on_log_start_offset(offset)
+        self._find_first_unstable_offset()
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut everything from the batch that holds `offset` on."""
-        retention.truncate_to(self, offset, now_ms)
+        """Cut everything from the batch that holds `offset` on.
+
+        A recovery point that was written before may lie behind the cut: whoever cuts what was synced writes the
+        checkpoint first.
+        """
+        self._check_usable()
+        if offset >= self.log_end_offset:
+            # This replica may have begun to lead without ever writing: that epoch never was.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.leader_epoch = self.epochs.latest
+            return
+        segments = self.segments
+        if offset < self.log_start_offset or offset < segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        try:
+            while segments.active.base_offset > offset:
+                segments.drop(segments.active)
+            segment = segments.active
+            found = segment.find(offset)
+            if found is None:
+                segment.account_for_tail()
+                end_offset = offset
+            else:
+                position, base_offset = found
+                end_offset = max(min(offset, base_offset), self.log_start_offset)
+                segment.truncate_to_position(position, end_offset)
+            self._go_on_from(segment, end_offset)
+            recovery.remove_snapshots(self.directory, above=end_offset)
+            recovery.reload_producers(
+                self.directory, segments, self.producers, self.log_start_offset, self.log_end_offset, now_ms
+            )
+            self._make_cut_durable(segment)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.refusal() from error
+        self._find_first_unstable_offset()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Empty the log; the next batch gets `offset`."""
-        retention.truncate_fully_and_start_at(self, offset, now_ms)
+        self._check_usable()
+        try:
+            while self.segments:
+                self.segments.drop(self.segments[-1])
+            recovery.remove_snapshots(self.directory)
+            segment = self.segments.begin(offset, now_ms)
+            self._go_on_from(segment, offset)
+            self.log_start_offset = self.high_watermark = offset
+            self.epochs.clear()
+            self.leader_epoch = self.epochs.latest
+            self.producers.truncate_fully_and_start_at(offset)
+            self._make_cut_durable(segment)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.refusal() from error
+        self._find_first_unstable_offset()
+
+    def _go_on_from(self, segment: Segment, end_offset: int) -> None:
+        self.segments.forget_hints()
+        self._set_active(segment)
+        self.log_end_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.unsynced.cut_at(end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self.leader_epoch = self.epochs.latest
+        self._is_unsaved = True
+
+    def _make_cut_durable(self, segment: Segment) -> None:
+        """Else a power cut could bring back what was cut, after other records have taken its offsets."""
+        segment.file.sync()
+        for path in segment.write_indexes():
+            WrittenFile(self.disk, path).sync()
+        self.directory.sync()
 
     def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
-        """Put compacted segments in the place of those they were made from."""
-        retention.replace_segments(self, old, cleaned)
+        """Put compacted segments in the place of those they were made from.
+
+        `cleaned` were made with the suffix `.cleaned` and have been filled; none overlaps the active segment.
+        """
+        self._check_usable()
+        try:
+            self.segments.swap(old, cleaned)
+        except OSError as error:
+            self.mark_failed(error)
+            raise self.refusal() from error
+
+    # Durability
+
+    def take_unsynced(self) -> SyncRequest | None:
+        """What has to be synced so that everything up to the log end, as it is now, survives a power cut.
+
+        None while an earlier request is under way, or if the log is failed or retired. Each request hands over what has
+        become dirty since the last, so a failed sync cannot be made good: call `mark_failed`. After success call
+        `synced`.
+        """
+        if self._is_closed_to_calls or self.unsynced.in_flight:
+            return None
+        if self.epochs.dirty:
+            try:
+                self._write_epochs()
+            except OSError as error:
+                self.mark_failed(error)
+                return None
+        active, end_offset = self.segments.active, self.log_end_offset
+        # The high watermark will stand here.
+        self.segments.remember(end_offset, active, active.size)
+        return self.unsynced.take(end_offset, active.file)
+
+    def _write_epochs(self) -> None:
+        """A torn checkpoint is noticed, and then the batches tell the same: so it needs no sync ahead of its name.
+
+        For the same reason one that finds no room on a full disk can wait for a later sync.
+        """
+        path = self.directory.path_of(LEADER_EPOCH_CHECKPOINT)
+        try:
+            self.disk.write_bytes(path + _TEMPORARY_SUFFIX, self.epochs.encode())
+            self.disk.rename(path + _TEMPORARY_SUFFIX, path)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            return
+        self.epochs.dirty = False
+        self.unsynced.note_written(path)
+        self.unsynced.note_names()
+
+    def synced(self, request: SyncRequest) -> None:
+        """The request was carried out."""
+        self.unsynced.synced(request)
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.epochs.dirty or not self.unsynced.is_empty(self.log_end_offset)
+
+    def flush_side_files(self) -> None:
+        """Bring the active segment's index files up to date, for tools that read a live directory. Not synced."""
+        self._check_usable()
+        if self.segments.active.indexes_dirty:
+            self._note_indexes(self.segments.active)
+            self.unsynced.note_names()
+
+    def flush(self) -> None:
+        """Sync everything here and now. OSError fails the log."""
+        request = self.take_unsynced()
+        if request is None:
+            self._check_usable()
+            raise AssertionError(f"{self.topic_partition} is flushed while it is being synced")
+        try:
+            for file in request.files:
+                file.sync()
+        except OSError as error:
+            self.mark_failed(error)
+            raise
+        self.synced(request)
 
     # For tests
 
     def check_invariants(self) -> None:
-        """AssertionError if anything that must always hold does not."""
-        invariants.check(self)
+        """AssertionError if anything that must always hold does not. Reads every batch."""
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, repr(
+            self
+        )
+        assert self.synced_offset <= self.log_end_offset, repr(self)
+        assert self.leader_epoch <= self.epochs.latest or self.epochs.latest == -1, (self.leader_epoch, self.epochs)
+        self.segments.check_invariants(self.log_start_offset, self.log_end_offset)
 
     def __repr__(self) -> str:
         return (
             f"PartitionLog({self.topic_partition}, start {self.log_start_offset}, stable {self.last_stable_offset}, "
             f"high watermark {self.high_watermark}, synced {self.synced_offset}, end {self.log_end_offset}, "
-            f"epoch {self.leader_epoch}, {len(self._segments)} segments)"
+            f"epoch {self.leader_epoch}, {len(self.segments)} segments)"
         )

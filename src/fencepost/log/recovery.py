@@ -1,36 +1,40 @@
 """Opening a log: finding its segments, trusting them after a clean stop, checking them after any other.
 
-After a clean stop only the batches behind the last index entry are stepped over. Otherwise every batch from the segment
-of the recovery point on must have its CRC and its place: the log ends at the first that has not, later segments go, and
-indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What survives is synced
-before anyone may read it.
+After a clean stop only the batches behind each segment's last index entry are stepped over. Otherwise every batch from
+the segment of the recovery point on must have its CRC and its place: the log ends at the first that has not, later
+segments go, and indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What
+survives is synced before anyone may read it.
+
+A crash takes what was never synced. What the recovery point or a neighbouring segment proves to have been there, and
+is not, was lost in another way: then the log is not opened (DamagedLog), and its files stay as they are. Holes that
+compaction made are told by what the log itself records, never by the topic's settings, which may have changed since: a
+compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from itertools import pairwise
 
-from fencepost.log import checking
-from fencepost.log.batch_scans import read_headers
+from fencepost.log.batch_scans import FoundBatch, read_headers
+from fencepost.log.directory import LogDirectory
 from fencepost.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    offset_name,
 )
 from fencepost.log.indexes import RELATIVE_OFFSET_MAX
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
+from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
+from fencepost.log.producers import ProducerStateManager
 from fencepost.log.segment import Segment
+from fencepost.log.segments import Segments
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
-from fencepost.log.syncables import DirectoryEntries, WrittenFile
+from fencepost.log.unsynced import Unsynced
 from fencepost.wire.batch import BatchHeader, verify_crc
 from fencepost.wire.errors import MalformedMessage
-
-if TYPE_CHECKING:
-    from fencepost.log.log_files import LogFiles
-    from fencepost.log.partition_log import PartitionLog
 
 _OFFSET_DIGITS = 20
 _LOG_NAME_LENGTH = _OFFSET_DIGITS + len(LOG_SUFFIX)
@@ -42,71 +46,315 @@ _REWRITE_BYTES = 1 << 20
 class DamagedLog(Exception):
     """Something that was synced, and perhaps acknowledged, is not there any more. The files are left as they are."""
 
-
-def load(
-    log: "PartitionLog",
-    now_ms: int,
-    *,
-    clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
-    sync: bool,
-    rewrite: bool = False,
-) -> None:
-    """Fill in a log that was just made."""
-    names = _names(log)
-    if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
-        names = _finish_interrupted(log, names, now_ms)
-    base_offsets, snapshots = _offsets_of(names)
-    if log.topic_id != _NO_TOPIC_ID and not (clean and PARTITION_METADATA in names):
-        _write_partition_metadata(log, even_if_equal=rewrite)
-    log.log_start_offset = log_start_offset
-    if not base_offsets:
-        _begin(log, now_ms)
-        return
-    disk, directory = log.disk, log.directory
-    segments = [Segment(disk, directory, base_offset, now_ms) for base_offset in base_offsets]
-    log._segments, log._base_offsets = segments, base_offsets
-    log.log_start_offset = max(log_start_offset, base_offsets[0])
-    if clean and 0 < recovery_point < log_start_offset:
-        log.log_start_offset = base_offsets[0]  # behind the end of the log as the stop has left it
-    epochs_known = _load_epochs(log, names)
-    end_offset = _trusted_end_offset(segments[-1]) if clean else None
-    if end_offset is not None and end_offset > recovery_point > base_offsets[-1]:
-        end_offset = None  # a batch claims a place behind the end of the log as the stop has left it
-    if end_offset is None:
-        # A clean stop whose last segment ends in something else was none; what was flushed before may still be trusted.
-        scan_from = base_offsets[-1] if clean else recovery_point
-        _recover(log, scan_from, recovery_point, snapshots, epochs_known, now_ms, sync, rewrite)
-    else:
-        log.log_end_offset = end_offset
-        if not epochs_known and end_offset > base_offsets[0]:
-            _rebuild_epochs(log, segments)
-        if end_offset > log.log_start_offset or snapshots:
-            reload_producers(log, now_ms, snapshots)
-        log._activate(segments[-1])
-        segments[-1].unchecked_to = segments[-1].size
-        checking.aborted_of(log, segments[-1])
-    # Records below the log start are as good as deleted, whether or not they are all there.
-    log.log_end_offset = max(log.log_end_offset, log.log_start_offset)
-    if len(segments) > 1 and segments[1].base_offset <= log.log_start_offset:
-        from fencepost.log.retention import delete_breached_segments
-
-        delete_breached_segments(log)
-    log.leader_epoch = log.epochs.latest
-    log.synced_offset = log.high_watermark = log._sync_requested_offset = log.log_end_offset
-    if not log.producers.transactions.is_empty:
-        log._find_first_unstable_offset()
+    def __init__(self, topic_partition: str, reason: str, first_offset: int, next_offset: int | None) -> None:
+        super().__init__(f"{topic_partition}: {reason}")
+        self.first_offset = first_offset
+        """The first offset that is missing."""
+        self.next_offset = next_offset
+        """The first that is known to come behind the hole; None if nobody knows."""
 
 
-def _names(log: "PartitionLog") -> list[str]:
-    try:
-        return log.disk.list(log.directory)
-    except FileNotFoundError:
-        log.disk.make_directory(log.directory)
-        log.note_dirty(DirectoryEntries(log.disk, log.directory.rpartition("/")[0]))
-        log.note_new_names()
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What the data directory's checkpoints say of one log."""
+
+    is_clean: bool = False
+    """The last stop was clean, so files are trusted."""
+    recovery_point: int | None = 0
+    """Everything below it was synced. None: the checkpoint could not be read."""
+    log_start_offset: int = 0
+    clean_offset: int = 0
+    """Everything below it was compacted once."""
+
+
+@dataclass(slots=True)
+class LogLoader:
+    """Opens one log. `load` fills in segments, producers, epochs and offsets, or raises DamagedLog."""
+
+    directory: LogDirectory
+    segments: Segments
+    producers: ProducerStateManager
+    unsynced: Unsynced
+    topic_id: bytes
+    checkpoints: Checkpoints
+    now_ms: int
+    index_interval_bytes: int
+    rewrites: bool = False
+    """After a failed sync the page cache shows what the disk may never get: everything is written once more."""
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    is_recovered: bool = False
+    """The log was checked and may have been cut: what is found on the disk is to be synced, and written at a stop."""
+
+    def load(self) -> None:
+        self.log_start_offset = self.checkpoints.log_start_offset
+        names = self._names()
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            names = self._finish_interrupted(names)
+        base_offsets, snapshots = _offsets_of(names)
+        is_clean, recovery_point = self.checkpoints.is_clean, self.checkpoints.recovery_point or 0
+        if not base_offsets and recovery_point > 0:
+            raise self._damaged("its segments are missing", 0, recovery_point)
+        if self.topic_id != _NO_TOPIC_ID and not (is_clean and PARTITION_METADATA in names):
+            self._write_partition_metadata()
+        if not base_offsets:
+            self._begin()
+            return
+        self.segments.adopt([Segment(self.directory, base_offset, self.now_ms) for base_offset in base_offsets])
+        active = self.segments.active
+        if is_clean and 0 < recovery_point < self.log_start_offset:
+            self.log_start_offset = 0  # behind the end of the log as the stop has left it
+        self.log_start_offset = max(self.log_start_offset, base_offsets[0])
+        epochs_known = self._load_epochs(names)
+        end_offset = _trusted_end_offset(active) if is_clean else None
+        if end_offset is not None and end_offset > recovery_point > base_offsets[-1]:
+            end_offset = None  # a batch claims a place behind the end of the log as the stop has left it
+        if end_offset is None:
+            # A clean stop whose last segment ends in something else was none; what was flushed before may still be
+            # trusted.
+            self._recover(base_offsets[-1] if is_clean else recovery_point, snapshots, epochs_known)
+        else:
+            self._check_neighbours(len(base_offsets))
+            self.log_end_offset = end_offset
+            if not epochs_known and end_offset > base_offsets[0]:
+                self._read_epochs(self.segments[:])
+            active.unchecked_to = active.size
+        # Records below the log start are as good as deleted, whether or not they are all there.
+        self.log_end_offset = max(self.log_end_offset, self.log_start_offset)
+        if self.log_end_offset < recovery_point:
+            raise self._damaged("the end of the log is missing", self.log_end_offset, recovery_point)
+        if end_offset is not None and (self.log_end_offset > self.log_start_offset or snapshots):
+            reload_producers(
+                self.directory, self.segments, self.producers, self.log_start_offset, self.log_end_offset, self.now_ms,
+                snapshots,
+            )  # fmt: skip
+
+    def _damaged(self, reason: str, first_offset: int, next_offset: int | None) -> DamagedLog:
+        synced = self.checkpoints.recovery_point
+        known = "" if synced is None else f"; it was synced up to {synced}"
+        up_to = "" if next_offset is None else f" to {next_offset - 1}"
+        return DamagedLog(
+            str(self.directory), f"{reason}: offsets {first_offset}{up_to}{known}", first_offset, next_offset
+        )
+
+    # Files
+
+    def _names(self) -> list[str]:
+        try:
+            return self.directory.names()
+        except FileNotFoundError:
+            if self.checkpoints.recovery_point:
+                raise self._damaged("its directory is missing", 0, self.checkpoints.recovery_point) from None
+        disk, path = self.directory.disk, self.directory.path
+        disk.make_directory(path)
+        parent = LogDirectory(disk, path.rpartition("/")[0])
+        self.unsynced.note(parent.path, parent)
+        self.unsynced.note_names()
         return []
+
+    def _write_partition_metadata(self) -> None:
+        disk, path = self.directory.disk, self.directory.path_of(PARTITION_METADATA)
+        content = encode_partition_metadata(self.topic_id)
+        if self.rewrites or not disk.exists(path) or disk.read_bytes(path) != content:
+            disk.write_bytes(path, content)
+            self.unsynced.note_written(path)
+            self.unsynced.note_names()
+
+    def _begin(self) -> None:
+        start = self.log_start_offset
+        self.segments.begin(start, self.now_ms)
+        self.log_end_offset = start
+        self.producers.map_end_offset = start
+
+    def _finish_interrupted(self, names: list[str]) -> list[str]:
+        """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
+        directory, disk = self.directory, self.directory.disk
+        for name in names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+                disk.remove(directory.path_of(name))
+        swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        base_offsets = _offsets_of(names)[0]
+        for name in swapped:
+            base_offset = int(name[:_OFFSET_DIGITS])
+            compacted = Segment(directory, base_offset, self.now_ms, SWAP_SUFFIX)
+            end_offset = base_offset
+            for _, header in read_headers(compacted.file, 0, compacted.size):
+                end_offset = header.next_offset
+            for original in base_offsets:
+                if base_offset <= original < end_offset or original == base_offset:
+                    Segment(directory, original, self.now_ms).delete(keep_snapshot=original == base_offset)
+            compacted.rename_files("")
+            compacted.close()
+        for name in directory.names():
+            if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
+                disk.remove(directory.path_of(name))
+        directory.sync()
+        return directory.names()
+
+    # Leader epochs
+
+    def _load_epochs(self, names: list[str]) -> bool:
+        if LEADER_EPOCH_CHECKPOINT not in names:
+            return False
+        try:
+            data = self.directory.disk.read_bytes(self.directory.path_of(LEADER_EPOCH_CHECKPOINT))
+            self.epochs = LeaderEpochs.decode(data)
+        except CorruptEpochCheckpoint:
+            return False
+        return True
+
+    def _read_epochs(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for _, header in read_headers(segment.file, 0, segment.size):
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    # What is missing
+
+    def _check_neighbours(self, count: int) -> None:
+        """Each of the first `count` segments must begin where the one before it ends, but for what compaction took."""
+        for segment, following in pairwise(self.segments[:count]):
+            if following.base_offset > self.log_start_offset:
+                end_offset = segment.closed_end_offset()
+                if end_offset is not None and following.base_offset > max(end_offset, self.log_start_offset):
+                    self._judge_hole(segment, following, end_offset, was_synced=True)
+
+    def _judge_hole(self, segment: Segment, following: Segment, end_offset: int, *, was_synced: bool) -> bool:
+        """Whether compaction made the hole between two segments. If not: was it synced, it is damage; else the end."""
+        if following.base_offset <= self.checkpoints.clean_offset:
+            return True
+        later = [each for each in self.segments if each.base_offset >= following.base_offset]
+        if any(map(_was_compacted, (segment, *later))):
+            return True
+        if was_synced:
+            reason = f"between {segment.log_path} and {following.log_path} something is missing"
+            raise self._damaged(reason, max(end_offset, self.log_start_offset), following.base_offset)
+        return False
+
+    def _refuse_loss(self, segment: Segment, end_offset: int, reason: str) -> None:
+        """What is to be cut off must never have been synced."""
+        recovery_point = self.checkpoints.recovery_point
+        if recovery_point is None:
+            # Nobody knows. The tail of the last segment may be torn; anything else is no trace of a crash.
+            if segment is not self.segments.active:
+                raise self._damaged(reason, end_offset, None)
+        elif end_offset < recovery_point:
+            raise self._damaged(reason, end_offset, None)
+
+    # After a crash
+
+    def _recover(self, recovery_point: int, snapshots: list[int], epochs_known: bool) -> None:
+        segments = self.segments
+        # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not
+        # synced.
+        first = max((at for at, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
+        self._check_neighbours(first + 1)
+        scan_from = segments[first].base_offset
+        if epochs_known:
+            self.epochs.truncate_from_end(scan_from)
+        else:
+            self.epochs = LeaderEpochs()
+            self._read_epochs(segments[:first])
+        start = _load_newest_snapshot(
+            self.directory, segments, self.producers, self.log_start_offset, scan_from, self.now_ms, snapshots
+        )
+        if start < scan_from:
+            _replay(segments, self.producers, start, scan_from)
+        for snapshot in snapshots:
+            if snapshot > scan_from:
+                self.directory.disk.remove(self.directory.path_at(snapshot, SNAPSHOT_SUFFIX))
+        end_offset, good = self._scan_from(first)
+        for segment in reversed(segments[good + 1 :]):
+            segments.drop(segment)
+        self.log_end_offset = end_offset
+        self.producers.map_end_offset = end_offset
+        for segment in segments[first:]:
+            if self.rewrites:
+                _rewrite(segment)
+            self.unsynced.note(segment.log_path, segment.file)
+            if segment is not segments.active:
+                for path in segment.write_indexes():
+                    self.unsynced.note_written(path)
+        self.unsynced.note_names()
+        self.is_recovered = True
+
+    def _scan_from(self, first: int) -> tuple[int, int]:
+        """Where the log ends, and which segment is its last good one."""
+        segments = self.segments
+        end_offset = segments[first].base_offset
+        good = first
+        for at in range(first, len(segments)):
+            segment = segments[at]
+            if at > first:
+                if segment.base_offset < end_offset:
+                    # It overlaps what was read, so it is no successor.
+                    reason = f"{segment.log_path} does not follow {end_offset}"
+                    self._refuse_loss(segments[at - 1], segment.base_offset, reason)
+                    break
+                if segment.base_offset > max(end_offset, self.log_start_offset):
+                    recovery_point = self.checkpoints.recovery_point
+                    was_synced = recovery_point is None or segment.base_offset <= recovery_point
+                    if not self._judge_hole(segments[at - 1], segment, end_offset, was_synced=was_synced):
+                        break  # the end of its predecessor was lost, which was never synced
+                path = self.directory.path_at(segment.base_offset, SNAPSHOT_SUFFIX)
+                self.producers.map_end_offset = segment.base_offset
+                self.directory.disk.write_bytes(path, self.producers.take_snapshot())
+                self.unsynced.note_written(path)
+            following = segments[at + 1] if at + 1 < len(segments) else None
+            end_offset, whole = self._scan(segment, following)
+            good = at
+            if not whole:
+                break
+        return end_offset, good
+
+    def _scan(self, segment: Segment, following: Segment | None) -> tuple[int, bool]:
+        """Account for every good batch, cut the file behind the last; the offset after it, whether all were good."""
+        segment.reset_indexes()
+        segment.unchecked_from = segment.unchecked_to = 0
+        next_offset, end = segment.base_offset, 0
+        has_holes = False
+        batches = segment.batches()
+        found = next(batches, None)
+        while found is not None:
+            header, upcoming = found.header, next(batches, None)
+            if not _is_good(header, next_offset, segment.base_offset) or not verify_crc(
+                found.block, found.start, header
+            ):
+                break
+            if header.base_offset > next_offset:
+                if not has_holes and not self._is_place(header, upcoming, following):
+                    break
+                has_holes = True
+            try:
+                completed = self.producers.replay_batch(found.block, found.start, header)
+            except MalformedMessage:
+                break
+            if completed is not None:
+                segment.aborted.append_completed(completed)
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            size = header.size_bytes
+            segment.index_batch(
+                found.position, size, header.last_offset, header.max_timestamp, self.index_interval_bytes
+            )
+            next_offset, end = header.next_offset, found.position + size
+            found = upcoming
+        whole = end == segment.size
+        if not whole:
+            self._refuse_loss(segment, next_offset, f"{segment.log_path} is damaged at byte {end}")
+            segment.cut_file(end)
+        return next_offset, whole
+
+    def _is_place(self, header: BatchHeader, upcoming: FoundBatch | None, following: Segment | None) -> bool:
+        """Whether a batch behind a hole stands where it was written: its offset is not under its CRC.
+
+        What was just written has no holes, and a wrong offset contradicts the batch that comes next.
+        """
+        known = self.checkpoints
+        if header.base_offset <= max(known.recovery_point or 0, known.clean_offset, self.log_start_offset):
+            return True
+        if upcoming is not None:
+            return upcoming.header.base_offset >= header.next_offset
+        return following is not None and following.base_offset >= header.next_offset
 
 
 def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
@@ -120,25 +368,6 @@ def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
     return base_offsets, snapshots
 
 
-def _write_partition_metadata(log: "PartitionLog", *, even_if_equal: bool) -> None:
-    path = f"{log.directory}/{PARTITION_METADATA}"
-    content = encode_partition_metadata(log.topic_id)
-    if even_if_equal or not log.disk.exists(path) or log.disk.read_bytes(path) != content:
-        log.disk.write_bytes(path, content)
-        log.note_dirty(WrittenFile(log.disk, path))
-        log.note_new_names()
-
-
-def _begin(log: "PartitionLog", now_ms: int) -> None:
-    start = log.log_start_offset
-    segment = Segment.create(log.disk, log.directory, start, now_ms)
-    log._segments, log._base_offsets = [segment], [start]
-    log.log_end_offset = log.high_watermark = log.synced_offset = log._sync_requested_offset = start
-    log.producers.map_end_offset = start
-    log._activate(segment)
-    log.note_new_names()
-
-
 def _trusted_end_offset(active: Segment) -> int | None:
     """The log end after a clean stop; None if the last segment does not end with a whole batch."""
     if active.size == 0:
@@ -147,69 +376,89 @@ def _trusted_end_offset(active: Segment) -> int | None:
     return active.account_for_tail()
 
 
-# Leader epochs
+def _was_compacted(segment: Segment) -> bool:
+    """Whether a segment shows traces of compaction: holes, emptied batches, times at which tombstones go."""
+    next_offset = segment.base_offset
+    for _, header in read_headers(segment.file, 0, segment.size):
+        if header.base_offset > next_offset or header.record_count == 0 or header.has_delete_horizon:
+            return True
+        next_offset = header.next_offset
+    return False
 
 
-def _load_epochs(log: "PartitionLog", names: list[str]) -> bool:
-    if LEADER_EPOCH_CHECKPOINT not in names:
-        return False
-    try:
-        log.epochs = LeaderEpochs.decode(log.disk.read_bytes(f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"))
-    except CorruptEpochCheckpoint:
-        return False
-    return True
+def _is_good(header: BatchHeader, next_offset: int, segment_base_offset: int) -> bool:
+    return (
+        header.base_offset >= next_offset
+        and header.last_offset_delta >= 0
+        and header.last_offset - segment_base_offset <= RELATIVE_OFFSET_MAX
+    )
 
 
-def _rebuild_epochs(log: "PartitionLog", segments: list[Segment]) -> None:
-    for segment in segments:
-        for _, header in read_headers(segment.file, 0, segment.size):
-            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+def _rewrite(segment: Segment) -> None:
+    """A sync that failed has left pages that count as clean; written once more they are synced once more."""
+    for position in range(0, segment.size, _REWRITE_BYTES):
+        segment.file.write(position, segment.file.read(position, min(_REWRITE_BYTES, segment.size - position)))
 
 
 # Producers
 
 
-def reload_producers(log: "PartitionLog", now_ms: int, snapshots: list[int] | None = None) -> None:
+def reload_producers(
+    directory: LogDirectory,
+    segments: Segments,
+    producers: ProducerStateManager,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    snapshots: list[int] | None = None,
+) -> None:
     """Producer state as of the log end: the newest good snapshot, then the batches after it."""
     if snapshots is None:
-        snapshots = _offsets_of(log.disk.list(log.directory))[1]
-    start = _load_newest_snapshot(log, log.log_end_offset, snapshots, now_ms)
-    if start < log.log_end_offset:
-        _replay(log, start, log.log_end_offset)
-    log.producers.map_end_offset = log.log_end_offset
+        snapshots = _offsets_of(directory.names())[1]
+    start = _load_newest_snapshot(directory, segments, producers, log_start_offset, log_end_offset, now_ms, snapshots)
+    if start < log_end_offset:
+        _replay(segments, producers, start, log_end_offset)
+    producers.map_end_offset = log_end_offset
 
 
-def _load_newest_snapshot(log: "PartitionLog", limit: int, snapshots: list[int], now_ms: int) -> int:
+def _load_newest_snapshot(
+    directory: LogDirectory,
+    segments: Segments,
+    producers: ProducerStateManager,
+    log_start_offset: int,
+    limit: int,
+    now_ms: int,
+    snapshots: list[int],
+) -> int:
     """Adopt the newest usable snapshot at or below `limit`; the offset from which the log must be replayed.
 
     One from before the first segment is of no use: batches that followed it are gone.
     """
-    producers = log.producers
-    start = log.segments[0].base_offset
+    start = segments[0].base_offset
     for offset in reversed(snapshots):
         if offset > limit or offset < start:
             continue
         try:
-            data = log.disk.read_bytes(f"{log.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")
-            producers.load_snapshot(data, log.log_start_offset, now_ms)
+            data = directory.disk.read_bytes(directory.path_at(offset, SNAPSHOT_SUFFIX))
+            producers.load_snapshot(data, log_start_offset, now_ms)
         except (CorruptSnapshot, FileNotFoundError):
             continue
         producers.map_end_offset = producers.snapshot_offset = offset
-        _remember_recent_batches(log, offset)
+        _remember_recent_batches(segments, producers, offset)
         return offset
     producers.truncate_fully_and_start_at(start)
     return start
 
 
-def _remember_recent_batches(log: "PartitionLog", offset: int) -> None:
+def _remember_recent_batches(segments: Segments, producers: ProducerStateManager, offset: int) -> None:
     """Give producers of a snapshot as of `offset` their last batches back: the snapshot has one, retries go back five.
 
     They are at the end of the log for any producer that may still retry, so only so much of it is looked at.
     """
-    entries = {entry.producer_id: entry for entry in log.producers.producers.values() if entry.batches}
+    entries = {entry.producer_id: entry for entry in producers.producers.values() if entry.batches}
     recent: dict[int, deque[tuple[int, int, int, int]]] = {producer_id: deque() for producer_id in entries}
     budget = _RECENT_BATCHES_BYTES if entries else 0
-    for segment in reversed(log.segments):
+    for segment in reversed(segments[:]):
         if budget <= 0:
             break
         if segment.base_offset >= offset:
@@ -233,10 +482,9 @@ def _remember_recent_batches(log: "PartitionLog", offset: int) -> None:
             entries[producer_id].batches.extend(batches)
 
 
-def _replay(log: "PartitionLog", start_offset: int, end_offset: int) -> None:
+def _replay(segments: Segments, producers: ProducerStateManager, start_offset: int, end_offset: int) -> None:
     """Follow batches that are trusted."""
-    producers = log.producers
-    for segment in log.segments:
+    for segment in segments:
         if segment.base_offset >= end_offset:
             break
         found = segment.find(start_offset)
@@ -252,155 +500,65 @@ def _replay(log: "PartitionLog", start_offset: int, end_offset: int) -> None:
                 continue  # a marker nobody can read decides nothing; readers are told when they come to it
 
 
-def remove_snapshots_above(log: "PartitionLog", offset: int) -> None:
-    for snapshot in _offsets_of(log.disk.list(log.directory))[1]:
-        if snapshot > offset:
-            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
+def remove_snapshots(directory: LogDirectory, *, above: int = -1, kept: frozenset[int] = frozenset()) -> None:
+    """Those above an offset, but for the ones that are kept."""
+    for snapshot in _offsets_of(directory.names())[1]:
+        if snapshot > above and snapshot not in kept:
+            directory.disk.remove(directory.path_at(snapshot, SNAPSHOT_SUFFIX))
 
 
-def remove_stray_snapshots(log: "LogFiles") -> None:
-    """Keep those at the base of a segment; the one of the last clean stop has done its duty."""
-    kept = set(log._base_offsets)
-    for snapshot in _offsets_of(log.disk.list(log.directory))[1]:
-        if snapshot not in kept:
-            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
+def rescan_aborted(
+    directory: LogDirectory,
+    segments: Segments,
+    segment: Segment,
+    producers: ProducerStateManager,
+    log_start_offset: int,
+) -> list[AbortedTransaction]:
+    """A segment's aborted transactions as its batches tell them: the producers before it, then its markers.
 
-
-# After a crash
-
-
-def _recover(
-    log: "PartitionLog",
-    recovery_point: int,
-    synced_offset: int,
-    snapshots: list[int],
-    epochs_known: bool,
-    now_ms: int,
-    sync: bool,
-    rewrite: bool,
-) -> None:
-    segments = log._segments
-    # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not synced.
-    first = max((at for at, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
-    scan_from = segments[first].base_offset
-    if epochs_known:
-        log.epochs.truncate_from_end(scan_from)
-    else:
-        log.epochs = LeaderEpochs()
-        _rebuild_epochs(log, segments[:first])
-    start = _load_newest_snapshot(log, scan_from, snapshots, now_ms)
-    if start < scan_from:
-        _replay(log, start, scan_from)
-    for snapshot in snapshots:
-        if snapshot > scan_from:
-            log.disk.remove(f"{log.directory}/{offset_name(snapshot, SNAPSHOT_SUFFIX)}")
-    end_offset = scan_from
-    good = first
-    for at in range(first, len(segments)):
-        segment = segments[at]
-        # A segment that overlaps what was read is no successor. One after a gap is none either, where the gap lies in
-        # what was never synced: the end of its predecessor was lost. But compaction makes gaps, too.
-        is_gap = segment.base_offset > max(end_offset, recovery_point) and not log.config.is_compacted
-        if at > first and (segment.base_offset < end_offset or is_gap):
-            _refuse_loss(log, segment.base_offset, synced_offset, f"{segment.log_path} does not follow {end_offset}")
+    `producers` is empty and is filled on the way.
+    """
+    start = _load_snapshot_before(directory, segments, segment, producers, log_start_offset)
+    found: list[AbortedTransaction] = []
+    for each in segments:
+        if each.base_offset < start:
+            continue
+        for batch in each.batches():
+            if not verify_crc(batch.block, batch.start, batch.header):
+                continue
+            try:
+                completed = producers.replay_batch(batch.block, batch.start, batch.header)
+            except MalformedMessage:
+                continue
+            if each is segment and completed is not None and completed.is_aborted:
+                found.append(
+                    AbortedTransaction(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        completed.last_stable_offset,
+                    )
+                )
+        if each is segment:
             break
-        if at > first:
-            log.note_dirty(log.write_snapshot(segment.base_offset))
-        end_offset, whole = _scan(log, segment, synced_offset)
-        good = at
-        if not whole:
-            break
-    removed = segments[good + 1 :]
-    for segment in reversed(removed):
-        log._drop_segment(segment)
-    log.log_end_offset = end_offset
-    log.producers.map_end_offset = end_offset
-    log._activate(segments[-1])
-    for segment in segments[first:]:
-        if rewrite:
-            _rewrite(segment)
-        log.note_dirty(segment.file)
-        if segment is not segments[-1]:
-            log.note_dirty(*segment.write_indexes())
-    log.note_new_names()
-    log._unsaved = True
-    if end_offset > recovery_point or rewrite:
-        log.flush(sync=sync)
+    return found
 
 
-def _rewrite(segment: Segment) -> None:
-    """A sync that failed has left pages that count as clean; written once more they are synced once more."""
-    for position in range(0, segment.size, _REWRITE_BYTES):
-        segment.file.write(position, segment.file.read(position, min(_REWRITE_BYTES, segment.size - position)))
-
-
-def _refuse_loss(log: "PartitionLog", offset: int, synced_offset: int, reason: str) -> None:
-    """A crash takes what was not synced. What is missing below the recovery point was lost in another way."""
-    if offset < synced_offset:
-        raise DamagedLog(f"{reason}, but {log.topic_partition} was synced up to {synced_offset}")
-
-
-def _scan(log: "PartitionLog", segment: Segment, synced_offset: int) -> tuple[int, bool]:
-    """Account for every good batch, cut the file behind the last; the offset after it, and whether all were good."""
-    segment.reset_indexes()
-    segment.unchecked_from = segment.unchecked_to = 0
-    interval = log.config.index_interval_bytes
-    next_offset, end = segment.base_offset, 0
-    for found in segment.batches():
-        header = found.header
-        if not _is_good(header, next_offset, segment.base_offset) or not verify_crc(found.block, found.start, header):
-            break
-        if header.base_offset > max(next_offset, synced_offset, log.log_start_offset) and not log.config.is_compacted:
-            break  # nothing makes a hole in what was just written; a batch's offset is not under its CRC
+def _load_snapshot_before(
+    directory: LogDirectory,
+    segments: Segments,
+    segment: Segment,
+    producers: ProducerStateManager,
+    log_start_offset: int,
+) -> int:
+    """Begin with the newest good snapshot at the base of a segment; the base offset of that segment."""
+    earlier = [each.base_offset for each in segments if each.base_offset <= segment.base_offset]
+    for base_offset in reversed(earlier[1:]):
         try:
-            completed = log.producers.replay_batch(found.block, found.start, header)
-        except MalformedMessage:
-            break
-        if completed is not None:
-            segment.aborted.append_completed(completed)
-        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        size = header.size_bytes
-        segment.index_batch(found.position, size, header.last_offset, header.max_timestamp, interval)
-        next_offset, end = header.next_offset, found.position + size
-    whole = end == segment.size
-    if not whole:
-        _refuse_loss(log, next_offset, synced_offset, f"{segment.log_path} is damaged at byte {end}")
-        segment.cut_file(end)
-    return next_offset, whole
-
-
-def _is_good(header: BatchHeader, next_offset: int, segment_base_offset: int) -> bool:
-    return (
-        header.base_offset >= next_offset
-        and header.last_offset_delta >= 0
-        and header.last_offset - segment_base_offset <= RELATIVE_OFFSET_MAX
-    )
-
-
-# Interrupted compaction and deletion
-
-
-def _finish_interrupted(log: "PartitionLog", names: list[str], now_ms: int) -> list[str]:
-    """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
-    disk, directory = log.disk, log.directory
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
-            disk.remove(f"{directory}/{name}")
-    swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    base_offsets = _offsets_of(names)[0]
-    for name in swapped:
-        base_offset = int(name[:_OFFSET_DIGITS])
-        compacted = Segment(disk, directory, base_offset, now_ms, SWAP_SUFFIX)
-        end_offset = base_offset
-        for _, header in read_headers(compacted.file, 0, compacted.size):
-            end_offset = header.next_offset
-        for original in base_offsets:
-            if base_offset <= original < end_offset or original == base_offset:
-                Segment(disk, directory, original, now_ms).delete(keep_snapshot=original == base_offset)
-        compacted.rename_files("")
-        compacted.close()
-    for name in disk.list(directory):
-        if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
-            disk.remove(f"{directory}/{name}")
-    disk.sync_directory(directory)
-    return disk.list(directory)
+            data = directory.disk.read_bytes(directory.path_at(base_offset, SNAPSHOT_SUFFIX))
+            # As of a time before all timestamps: a producer that has expired since had its transactions all the same.
+            producers.load_snapshot(data, log_start_offset, 0)
+        except (CorruptSnapshot, FileNotFoundError):
+            continue
+        return base_offset
+    return earlier[0]

@@ -15,6 +15,7 @@ from fencepost.log.batch_scans import (
     read_batches,
     read_headers,
 )
+from fencepost.log.directory import LogDirectory
 from fencepost.log.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -26,8 +27,7 @@ from fencepost.log.file_names import (
 )
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from fencepost.log.open_transactions import AbortedTransactions
-from fencepost.log.syncables import Syncable, WrittenFile
-from fencepost.ports import Buffer, Disk, File
+from fencepost.ports import Buffer, File
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
     HEADER,
@@ -35,11 +35,13 @@ from fencepost.wire.batch import (
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
+    verify_crc,
 )
 from fencepost.wire.errors import KafkaError
 
 _UNKNOWN = -1
 _REBUILT_INDEX_INTERVAL_BYTES = 4096
+_TAIL_BYTES_MAX = 4 << 20
 
 
 class Segment:
@@ -64,8 +66,8 @@ class Segment:
         "unchecked_to",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int, suffix: str = "") -> None:
-        self._disk = disk
+    def __init__(self, directory: LogDirectory, base_offset: int, created_ms: int, suffix: str = "") -> None:
+        self._disk = directory.disk
         self._directory = directory
         self._suffix = suffix
         self.base_offset = base_offset
@@ -87,10 +89,10 @@ class Segment:
         self._first_timestamp: int | None = None
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> "Segment":
+    def create(cls, directory: LogDirectory, base_offset: int, now_ms: int, suffix: str = "") -> "Segment":
         """A new, empty segment. An old file of that name is emptied. `suffix` sets one in the making apart."""
-        segment = cls(disk, directory, base_offset, now_ms, suffix)
-        segment._file = disk.open(segment.log_path, create=True)
+        segment = cls(directory, base_offset, now_ms, suffix)
+        segment._file = directory.disk.open(segment.log_path, create=True)
         if segment._file.size():
             segment._file.truncate(0)
         segment._size = segment.unchecked_to = 0
@@ -105,11 +107,11 @@ class Segment:
     # Files
 
     def path_of(self, suffix: str) -> str:
-        return f"{self._directory}/{self.base_offset:020d}{suffix}{self._suffix}"
+        return f"{self._directory.path}/{self.base_offset:020d}{suffix}{self._suffix}"
 
     @property
     def log_path(self) -> str:
-        return f"{self._directory}/{self.base_offset:020d}.log{self._suffix}"
+        return f"{self._directory.path}/{self.base_offset:020d}.log{self._suffix}"
 
     @property
     def file(self) -> File:
@@ -283,18 +285,18 @@ class Segment:
             times is not None and len(times) >= segment_index_bytes // TIME_ENTRY_BYTES - 1
         )
 
-    def write_indexes(self) -> list[Syncable]:
-        """Bring the index files up to date; what must be synced for that to last. Does not seal the segment."""
+    def write_indexes(self) -> list[str]:
+        """Bring the index files up to date; paths of what must be synced for that to last. Seals nothing."""
         if not self.indexes_dirty:
             return []
-        written: list[Syncable] = []
+        written: list[str] = []
         for suffix, data in ((INDEX_SUFFIX, self.offset_index.encode()), (TIME_INDEX_SUFFIX, self._times_with_last())):
             self._disk.write_bytes(self.path_of(suffix), data)
-            written.append(WrittenFile(self._disk, self.path_of(suffix)))
+            written.append(self.path_of(suffix))
         if self._aborted is not None and self._aborted.file is not None:
             self._disk.write_bytes(self.path_of(TRANSACTION_CHECKSUM_SUFFIX), self._aborted.checksum())
-            written.append(WrittenFile(self._disk, self._aborted.path))
-            written.append(WrittenFile(self._disk, self.path_of(TRANSACTION_CHECKSUM_SUFFIX)))
+            written.append(self._aborted.path)
+            written.append(self.path_of(TRANSACTION_CHECKSUM_SUFFIX))
         self.indexes_dirty = False
         return written
 
@@ -361,6 +363,33 @@ class Segment:
             position = found + header.size_bytes
         self.bytes_since_index_entry = position - start
         return next_offset if position == end else None
+
+    def closed_end_offset(self) -> int | None:
+        """The offset after the last batch of a segment that is not written any more, without loading its indexes.
+
+        None if that takes more than a look behind the last index entry, or if what is there is damaged: then readers
+        are told when they come to it.
+        """
+        start = 0
+        try:
+            index = self._disk.open(self.path_of(INDEX_SUFFIX))
+            try:
+                size = index.size()
+                if size >= OFFSET_ENTRY_BYTES:
+                    last = OffsetIndex.decode(index.read(size - OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES), self.size)
+                    start = last.position_at_or_before(self.size)
+            finally:
+                index.close()
+        except FileNotFoundError:
+            pass
+        if self.size - start > _TAIL_BYTES_MAX:
+            return None
+        next_offset, position = self.base_offset, start
+        for found in read_batches(self.file, start, self.size):
+            if found.header.base_offset < next_offset or not verify_crc(found.block, found.start, found.header):
+                return None
+            next_offset, position = found.header.next_offset, found.position + found.header.size_bytes
+        return next_offset if position == self.size else None
 
     # Reading
 
@@ -432,6 +461,13 @@ class Segment:
         if self._aborted is not None:
             self._aborted.close()
 
+    def retire(self) -> None:
+        """Its files go, here or with their whole directory: give them up, whoever is syncing them right now."""
+        if self._file is not None:
+            self._file.retire()
+        if self._aborted is not None:
+            self._aborted.retire()
+
     def rename_files(self, suffix: str) -> None:
         """Give every file another suffix: a compacted segment on its way into the log. The log file goes last."""
         self.close()
@@ -448,7 +484,7 @@ class Segment:
 
     def delete(self, *, keep_snapshot: bool = False) -> None:
         """Remove every file, the producer snapshot at its base too. The log goes first, under another name."""
-        self.close()
+        self.retire()
         disk = self._disk
         deleted = self.log_path + DELETED_SUFFIX
         disk.rename(self.log_path, deleted)
@@ -456,5 +492,14 @@ class Segment:
         for suffix in SEGMENT_SUFFIXES[1:] if keep_snapshot else (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
             try:
                 disk.remove(self.path_of(suffix))
+            except FileNotFoundError:
+                continue
+
+    def discard(self) -> None:
+        """Remove the files of one that was never finished."""
+        self.retire()
+        for suffix in SEGMENT_SUFFIXES:
+            try:
+                self._disk.remove(self.path_of(suffix))
             except FileNotFoundError:
                 continue

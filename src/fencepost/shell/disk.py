@@ -9,6 +9,7 @@ thread, which must not close those, waits. Only then is OSError raised, with an 
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -30,7 +31,7 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS 
 
 
 class RealFile:
-    __slots__ = ("_descriptor", "_disk", "_pins", "_recently_used", "path")
+    __slots__ = ("_closes_unpinned", "_descriptor", "_disk", "_is_retired", "_pins", "_recently_used", "path")
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         self._disk = disk
@@ -38,6 +39,9 @@ class RealFile:
         self._descriptor = _CLOSED
         self._pins = 0
         self._recently_used = False
+        self._closes_unpinned = False
+        """A sync has the descriptor right now, and closes it when it is done."""
+        self._is_retired = False
 
     def size(self) -> int:
         if self._descriptor == _CLOSED:
@@ -103,10 +107,9 @@ class RealFile:
         os.ftruncate(descriptor, size)
 
     def sync(self) -> None:
-        try:
-            descriptor = self._disk.pin(self)
-        except FileNotFoundError:
-            return  # removed since it was written: nothing is left to keep
+        descriptor = self._disk.pin(self)
+        if descriptor == _CLOSED:
+            return  # retired: nothing is left to keep
         try:
             _sync_data(descriptor)
         finally:
@@ -114,6 +117,9 @@ class RealFile:
 
     def close(self) -> None:
         self._disk.release(self)
+
+    def retire(self) -> None:
+        self._disk.retire(self)
 
 
 class RealDisk:
@@ -144,6 +150,8 @@ class RealDisk:
 
     def _acquire(self, file: RealFile, flags: int) -> int:
         with self._lock:
+            if file._is_retired:
+                raise OSError(errno.ESTALE, "the file was given up", file.path)
             if file._descriptor == _CLOSED:
                 # Only reads and writes make room, which the event loop alone does: a sync in a helper thread must not
                 # close what the loop may be using.
@@ -209,12 +217,16 @@ class RealDisk:
 
     def _close(self, file: RealFile) -> None:
         del self._open[file]
+        file._closes_unpinned = False
         descriptor, file._descriptor = file._descriptor, _CLOSED
         os.close(descriptor)
 
     def pin(self, file: RealFile) -> int:
+        """The descriptor to sync, until `unpin`; _CLOSED if the file is retired."""
         while True:
             with self._lock:
+                if file._is_retired:
+                    return _CLOSED
                 if file._descriptor == _CLOSED:
                     file._descriptor = self._open_for_sync(file.path)
                 if file._descriptor != _CLOSED:
@@ -237,10 +249,23 @@ class RealDisk:
     def unpin(self, file: RealFile) -> None:
         with self._lock:
             file._pins -= 1
+            if file._closes_unpinned and not file._pins:
+                self._close(file)
 
     def release(self, file: RealFile) -> None:
         with self._lock:
-            if file._descriptor != _CLOSED and not file._pins:
+            self._release(file)
+
+    def retire(self, file: RealFile) -> None:
+        with self._lock:
+            file._is_retired = True
+            self._release(file)
+
+    def _release(self, file: RealFile) -> None:
+        if file._descriptor != _CLOSED:
+            if file._pins:
+                file._closes_unpinned = True
+            else:
                 self._close(file)
 
     def close_all(self) -> None:

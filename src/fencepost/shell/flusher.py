@@ -4,6 +4,7 @@ One file is synced by one thread; many are shared out over all of them. A failur
 """
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -57,5 +58,8 @@ class ThreadedFlusher:
                     file.sync()
             except OSError as caught:
                 error = caught
+            except Exception as caught:
+                # Whatever it was, nobody knows what is durable now; and the thread must live.
+                error = OSError(errno.EIO, f"a sync ended with {caught!r}")
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(finished, error)

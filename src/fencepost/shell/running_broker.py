@@ -162,6 +162,11 @@ class RunningBroker:
     async def stop(self) -> None:
         """Answer no more, write everything, leave nothing to recover."""
         await self._disconnect()
+        self.node.quiesce()
+        # Every sync under way is heard to its end: one that failed leaves something to recover.
+        idle = asyncio.Event()
+        self.node.syncing.stop(idle.set)
+        await idle.wait()
         self._flusher.close()
         self.node.stop()
         self._unlock()

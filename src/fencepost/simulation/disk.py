@@ -95,16 +95,19 @@ def _apply_names(entries: "dict[str, _Inode | _Directory]", names: "dict[str, _I
 
 
 class SimulatedFile:
-    __slots__ = ("_disk", "_generation", "_inode", "path")
+    __slots__ = ("_disk", "_generation", "_inode", "_is_retired", "path")
 
     def __init__(self, disk: "SimulatedDisk", path: str) -> None:
         self._disk = disk
         self.path = path
         self._inode: _Inode | None = None
         self._generation = disk.generation
+        self._is_retired = False
 
     def _opened(self) -> _Inode:
         assert self._generation == self._disk.generation, f"{self.path}: used after the power cut"
+        if self._is_retired:
+            raise OSError(errno.ESTALE, "the file was given up", self.path)
         if self._inode is None:
             self._inode = self._disk.inode(self.path)
         return self._inode
@@ -125,13 +128,14 @@ class SimulatedFile:
         self._opened().truncate(size)
 
     def sync(self) -> None:
-        try:
+        if not self._is_retired:
             self._disk.sync_inode(self._opened(), self.path)
-        except FileNotFoundError:
-            pass  # removed since it was written: nothing is left to keep
 
     def close(self) -> None:
         self._inode = None
+
+    def retire(self) -> None:
+        self._is_retired = True
 
 
 class SimulatedDisk:

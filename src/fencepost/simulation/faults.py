@@ -202,7 +202,7 @@ def _flip_in_a_side_file(world: "World") -> bool:
     paths = [
         f"{log.directory}/{name}"
         for log in world.good_logs()
-        for name in world.disk.list(log.directory)
+        for name in world.disk.list(str(log.directory))
         if name.endswith(SNAPSHOT_SUFFIX)
         or (name.endswith(TRANSACTION_INDEX_SUFFIX) and world.disk.exists(f"{log.directory}/{name}.crc"))
     ]

@@ -9,7 +9,6 @@ from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.coordinators.runtime import ShardState
 from fencepost.coordinators.transactions.transaction_states import AT_REST, TransactionState
-from fencepost.log import checking
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import ProducerStateManager
@@ -193,7 +192,7 @@ def check_log(log: PartitionLog) -> None:
         return
     if next_offset != log.log_end_offset:
         raise InvariantBroken("the log ends where its batches do", f"{log!r}: {next_offset}")
-    indexed = [entry for segment in log.segments for entry in checking.aborted_of(log, segment).entries()]
+    indexed = [entry for segment in log.segments for entry in log.aborted_index_of(segment).entries()]
     if indexed != aborted:
         raise InvariantBroken("aborted index equals a rescan", f"{log!r}: index {indexed[-3:]}, rescan {aborted[-3:]}")
     unstable = producers.first_unstable_offset(log.high_watermark, log.log_start_offset)

@@ -84,7 +84,10 @@ class SimulatedNode:
 
     def stop(self) -> None:
         """Cleanly: syncs under way come to their end, then every log is closed."""
-        self.scheduler.run_until(lambda: not self.flusher.running, ANSWER_TIMEOUT_MS)
+        self.node.quiesce()
+        ended: list[bool] = []
+        self.node.syncing.stop(lambda: ended.append(True))
+        self.scheduler.run_until(lambda: bool(ended), ANSWER_TIMEOUT_MS)
         self.stop_now()
 
     def stop_now(self) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.node import SimulatedNode
 from tests.durability.scene import LATEST, LEADER, SMALL, Client
 
@@ -104,11 +105,16 @@ def test_readers_see_nothing_that_is_not_synced() -> None:
     assert reader.read_all(TOPIC) == [(0, b"first"), (1, b"unsynced")]
 
 
-def test_with_acks_of_one_the_answer_does_not_wait() -> None:
+def test_with_acks_of_one_acknowledged_means_synced_too() -> None:
     machine, client = running()
     started_ms = machine.clock.monotonic_ms()
     assert client.produce(TOPIC, b"x", acks=LEADER).base_offset == 1
-    assert machine.clock.monotonic_ms() == started_ms
+    assert machine.clock.monotonic_ms() == started_ms + SYNC_MS
+    assert client.offset(TOPIC, 0, LATEST) == 2, "whoever was acknowledged finds the record"
+    machine.crash()
+    machine.disk.power_cut(PowerCut.LOSE_ALL)
+    machine.start()
+    assert Client(machine).read_all(TOPIC) == [(0, b"first"), (1, b"x")]
 
 
 def test_a_retry_of_a_batch_that_is_not_synced_yet_waits_for_its_sync_too() -> None:
@@ -178,3 +184,48 @@ def test_a_run_is_the_same_under_the_same_seed() -> None:
 
     assert story(5) == story(5)
     assert story(5) != story(6)
+
+
+def test_a_continuation_that_raises_is_reported_and_holds_nobody_up() -> None:
+    machine, client = running()
+    told: list[object] = []
+    machine.node.events.subscribe(told.append)
+    partition = machine.node.partition(TOPIC, 0)
+    waiting = client.send(TOPIC, {0: client.batch(b"x")})
+
+    def raises(error: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    partition.when_durable(1, raises)
+    other = Client(machine)
+    behind = other.send(TOPIC, {0: other.batch(b"y")})
+    assert client.produced(waiting).error_code == 0
+    assert other.produced(behind).error_code == 0, "group commit goes on"
+    assert client.produce(TOPIC, b"z").base_offset == 3
+    assert ["a fault of ours" in str(event) for event in told if type(event).__name__ == "InternalError"] == [True]
+
+
+def test_a_sync_that_fails_while_the_broker_stops_leaves_no_mark_of_a_clean_stop() -> None:
+    machine, client = running()
+    client.send(TOPIC, {0: client.batch(b"x")})
+    machine.disk.fail_sync(".log")
+    machine.scheduler.run_for(1)
+    assert machine.flusher.running, "its end is heard during the stop"
+    machine.stop()
+    machine.start()
+    assert machine.node.storage.was_clean is False
+
+
+def test_a_topic_that_moves_to_group_commit_during_a_flush_is_acknowledged_after_its_own_sync() -> None:
+    machine, client = running(flush="os", log_flush_offset_checkpoint_interval_ms="50")
+    client.produce(TOPIC, b"in the page cache")
+    machine.scheduler.run_until(lambda: machine.flusher.running > 0, 200)
+    machine.node.set_topic_overrides(TOPIC, {"flush.messages": "1"})
+    sent = client.send(TOPIC, {0: client.batch(b"careful")})
+    machine.scheduler.run_until(lambda: sent in client.socket.answers, 1_000)
+    assert client.produced(sent).base_offset == 2
+    assert machine.node.partition(TOPIC, 0).log.synced_offset == 3
+    machine.crash()
+    machine.disk.power_cut(PowerCut.LOSE_ALL)
+    machine.start()
+    assert Client(machine).read_all(TOPIC)[-1] == (2, b"careful")

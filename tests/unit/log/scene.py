@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from fencepost.config import TopicConfig
-from fencepost.log.partition_log import Appended, LogLimits, PartitionLog
+from fencepost.log.partition_log import Appended, Checkpoints, LogLimits, PartitionLog
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.wire.batch import Buffer, build_batch, iterate_headers
 
@@ -37,10 +37,12 @@ class Scene:
         self.disk.sync_directory("/")
         self.open(clean=True)
 
-    def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> PartitionLog:
+    def open(
+        self, *, clean: bool, recovery_point: int | None = 0, log_start_offset: int = 0, clean_offset: int = 0
+    ) -> PartitionLog:
         self.log = PartitionLog.open(
             self.disk, DIRECTORY, "purchases", 0, TOPIC_ID, self.config, self.now_ms,
-            clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset,
+            Checkpoints(clean, recovery_point, log_start_offset, clean_offset),
             limits=LogLimits(transaction_verification_enabled=False, decompressed_batch_max_bytes=1 << 20),
         )  # fmt: skip
         return self.log
@@ -51,11 +53,8 @@ class Scene:
         )
 
     def sync(self) -> None:
-        end_offset = self.log.log_end_offset
-        for file in self.log.dirty_files():
-            file.sync()
-        self.log.mark_synced(end_offset)
-        self.log.advance_high_watermark(end_offset)
+        self.log.flush()
+        self.log.advance_high_watermark(self.log.synced_offset)
 
     def files(self) -> list[str]:
         return self.disk.list(DIRECTORY)

@@ -10,7 +10,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from fencepost.config import TopicConfig
-from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.side_files import (
     RECOVERY_POINT_CHECKPOINT,
     read_meta_properties,
@@ -37,8 +37,8 @@ COMPLAINTS = re.compile(r"mismatch|not found|corrupt|out of order|exception|isva
 def write_a_log(directory: Path) -> PartitionLog:
     """Five segments: plain, idempotent and transactional batches, aborts and commits, five leader epochs."""
     log = PartitionLog.open(
-        RealDisk(), str(directory / "purchases-0"), "purchases", 0, bytes(range(16)), SMALL, NOW_MS, clean=True,
-        limits=LogLimits(transaction_verification_enabled=False),
+        RealDisk(), str(directory / "purchases-0"), "purchases", 0, bytes(range(16)), SMALL, NOW_MS,
+        Checkpoints(is_clean=True), limits=LogLimits(transaction_verification_enabled=False),
     )  # fmt: skip
     sequences = {0: 0, 1: 0, 2: 0}
     for at in range(500):
@@ -64,7 +64,7 @@ def write_a_log(directory: Path) -> PartitionLog:
 
 def test_the_dump_tool_reads_every_file_of_a_closed_log_without_a_complaint(tmp_path: Path) -> None:
     log = write_a_log(tmp_path)
-    log.close(NOW_MS)
+    log.close()
     files = sorted(
         path for path in (tmp_path / "purchases-0").iterdir() if path.name[0] == "0" and path.suffix != ".crc"
     )
@@ -79,7 +79,7 @@ def test_the_dump_tool_reads_every_file_of_a_closed_log_without_a_complaint(tmp_
 def test_the_dump_tool_reads_the_index_files_of_a_live_log(tmp_path: Path) -> None:
     log = write_a_log(tmp_path)
     log.flush_side_files()
-    active = tmp_path / "purchases-0" / f"{log.active_segment.base_offset:020d}"
+    active = tmp_path / "purchases-0" / f"{log.segments.active.base_offset:020d}"
     files = [active.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex")]
     output = java.run("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files)))
     assert not COMPLAINTS.findall(output)
@@ -158,7 +158,7 @@ def open_orders(broker: ApacheKafka, *, clean: bool) -> PartitionLog:
     recovery_points = read_offset_checkpoint(disk, directory, RECOVERY_POINT_CHECKPOINT)
     return PartitionLog.open(
         disk, partition, "orders", 0, topic_id, TopicConfig(index_interval_bytes=200), NOW_MS,
-        clean=clean, recovery_point=recovery_points.get(("orders", 0), 0),
+        Checkpoints(clean, recovery_points.get(("orders", 0), 0)),
     )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_we_and_apache_kafka_take_turns_in_one_directory(apache: ApacheKafka) ->
     appended = log.append_as_leader(
         build_batch([(NOW_MS, b"ours-0", b"z", ())]), leader_epoch=log.leader_epoch, now_ms=NOW_MS
     )
-    log.close(NOW_MS)
+    log.close()
     recovery_points = read_offset_checkpoint(disk, directory, RECOVERY_POINT_CHECKPOINT)
     recovery_points["orders", 0] = log.log_end_offset
     write_offset_checkpoint(disk, directory, RECOVERY_POINT_CHECKPOINT, recovery_points)

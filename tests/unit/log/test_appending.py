@@ -189,7 +189,7 @@ def test_a_repeated_batch_is_still_recognized_after_a_restart(clean: bool) -> No
         scene.append(idempotent(sequence, f"value {sequence}"))
     scene.log.roll(NOW_MS)
     if clean:
-        scene.log.close(NOW_MS)
+        scene.log.close()
     scene.open(clean=clean)
     for sequence in range(3, 8):
         appended = scene.append(idempotent(sequence, f"value {sequence}"))
@@ -281,7 +281,7 @@ def test_dirty_files_are_all_it_takes_to_survive_a_power_cut() -> None:
         scene.append(batch_of("v" * 50))
     assert len(scene.log.segments) > 1
     scene.sync()
-    assert scene.log.dirty_files() == []
+    assert not scene.log.is_dirty
     scene.append(batch_of("lost"))
     scene.disk.power_cut(PowerCut.LOSE_ALL)
     scene.open(clean=False, recovery_point=6)
@@ -343,7 +343,7 @@ def test_reading_in_the_middle_of_a_batch_returns_that_batch() -> None:
 def test_an_error_while_reading_fails_the_log() -> None:
     scene = Scene()
     scene.append()
-    scene.log.active_segment.close()
+    scene.log.segments.active.close()
     scene.disk.remove(f"{DIRECTORY}/{0:020d}.log")
     with pytest.raises(KafkaError) as refusal:
         scene.log.read(0, 100)

@@ -22,7 +22,7 @@ from fencepost.log.cleaner import (
     group_segments,
     run_to_end,
 )
-from fencepost.log.partition_log import PartitionLog
+from fencepost.log.partition_log import Checkpoints, PartitionLog
 from fencepost.log.producers import Origin
 from fencepost.shell.disk import RealDisk
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
@@ -55,8 +55,7 @@ class CompactedLog:
 
     def _open(self, *, clean, recovery_point=0):
         return PartitionLog.open(
-            self.disk, self.directory, "t", 0, b"i" * 16, self.config, self.now, clean=clean,
-            recovery_point=recovery_point,
+            self.disk, self.directory, "t", 0, b"i" * 16, self.config, self.now, Checkpoints(clean, recovery_point),
         )  # fmt: skip
 
     def put(self, *pairs, pid=-1, epoch=0, transactional=False, codec=Codec.NONE):
@@ -81,11 +80,8 @@ class CompactedLog:
         self.flush()
 
     def flush(self):
-        end = self.log.log_end_offset
-        for file in self.log.dirty_files():
-            file.sync()
-        self.log.mark_synced(end)
-        self.log.advance_high_watermark(end)
+        self.log.flush()
+        self.log.advance_high_watermark(self.log.synced_offset)
 
     def roll(self):
         self.log.roll(self.now)
@@ -162,7 +158,7 @@ class TestRecords:
     def test_only_the_newest_record_of_a_key_stays_and_keeps_its_offset(self):
         log = filled()
         before = log.view()
-        sealed = log.log.active_segment.base_offset
+        sealed = log.log.segments.active.base_offset
         result = log.compact()
         assert log.view() == before
         below = [record for record in log.records() if record.offset < sealed]
@@ -173,10 +169,10 @@ class TestRecords:
 
     def test_the_active_segment_is_left_alone(self):
         log = filled()
-        active = log.log.active_segment
+        active = log.log.segments.active
         content = active.file.read(0, active.size)
         log.compact()
-        assert log.log.active_segment is active
+        assert log.log.segments.active is active
         assert active.file.read(0, active.size) == content
 
     @pytest.mark.parametrize("codec", list(Codec))
@@ -226,7 +222,7 @@ class TestRecords:
 
     def test_joined_segments_fit_the_segment_size(self):
         log = filled()
-        groups = list(group_segments(log.log.segments[:-1], log.log.active_segment.base_offset, 1500, 10_000))
+        groups = list(group_segments(log.log.segments[:-1], log.log.segments.active.base_offset, 1500, 10_000))
         assert sum(map(len, groups)) == len(log.log.segments) - 1
         assert all(sum(segment.size for segment in group) <= 1500 for group in groups)
         assert any(len(group) > 1 for group in groups)
@@ -242,7 +238,7 @@ class TestRecords:
             result = log.compact(reached, keys_max=5)
             assert log.view() == before
             passes += 1
-            if result.first_dirty_offset == log.log.active_segment.base_offset:
+            if result.first_dirty_offset == log.log.segments.active.base_offset:
                 break
             assert result.first_dirty_offset > (reached or 0)
             reached = result.first_dirty_offset
@@ -384,7 +380,7 @@ class TestTransactions:
         log.compact()
         emptied = log.batches()[0][0]
         assert (emptied.record_count, emptied.producer_id, emptied.base_sequence) == (0, 5, 0)
-        for name in log.disk.list(log.directory):
+        for name in log.disk.list(str(log.directory)):
             if name.endswith(".snapshot"):
                 log.disk.remove(f"{log.directory}/{name}")
         log.reopen()
@@ -461,7 +457,7 @@ class TestChoice:
         assert target.log is dirty.log
         run_to_end(cleaner.clean(target, NOW))
         assert cleaner.filthiest([tidy.log, dirty.log], NOW) is None
-        sealed = dirty.log.active_segment.base_offset
+        sealed = dirty.log.segments.active.base_offset
         assert disk.read_bytes("/data/cleaner-offset-checkpoint") == b"0\n1\nt 0 %d\n" % sealed
         assert LogCleaner(disk, "/data").last_clean_offset(dirty.log) == sealed
         cleaner.truncated(dirty.log, 4)
@@ -499,7 +495,7 @@ class TestInterruption:
         log.log.delete_records_before(20)
         with pytest.raises(CleaningAborted):
             run_to_end(steps)
-        assert not [name for name in log.disk.list(log.directory) if "cleaned" in name]
+        assert not [name for name in log.disk.list(str(log.directory)) if "cleaned" in name]
         log.log.check_invariants()
 
     def test_a_pass_given_up_leaves_no_file(self, monkeypatch):
@@ -508,9 +504,9 @@ class TestInterruption:
         steps = compact(cleanable(log.log, None, NOW), NOW)
         for _ in range(14):
             next(steps)
-        assert [name for name in log.disk.list(log.directory) if "cleaned" in name]
+        assert [name for name in log.disk.list(str(log.directory)) if "cleaned" in name]
         steps.close()
-        assert not [name for name in log.disk.list(log.directory) if "cleaned" in name]
+        assert not [name for name in log.disk.list(str(log.directory)) if "cleaned" in name]
 
     def test_a_full_disk_ends_the_pass_and_the_log_goes_on(self):
         log = filled()
@@ -518,7 +514,7 @@ class TestInterruption:
         log.disk.fail_write(".cleaned", errno.ENOSPC)
         with pytest.raises(OSError, match="No space"):
             log.compact()
-        assert not [name for name in log.disk.list(log.directory) if "cleaned" in name]
+        assert not [name for name in log.disk.list(str(log.directory)) if "cleaned" in name]
         assert log.view() == before
         log.compact()
         assert log.view() == before
@@ -614,7 +610,7 @@ def test_a_power_cut_at_any_moment_leaves_the_old_segments_or_the_new_ones(mode)
         assert log.log.log_end_offset == end, moment
         assert log.view() == view, moment
         assert log.log.producers.take_snapshot() == producers, moment
-        leftovers = [name for name in log.disk.list(log.directory) if re.search("cleaned|swap|deleted", name)]
+        leftovers = [name for name in log.disk.list(str(log.directory)) if re.search("cleaned|swap|deleted", name)]
         assert not leftovers, moment
         log.put((b"key-0", b"after"))
         log.compact()
@@ -668,7 +664,7 @@ def test_whatever_happens_readers_of_committed_data_see_the_same_table(steps):
             case ("reopen", clean):
                 before = log.view()
                 if clean:
-                    log.log.close(log.now)
+                    log.log.close()
                 log.reopen(clean=clean)
                 assert log.view() == before
 
@@ -684,17 +680,17 @@ def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path):
     log.compact()
     log.now += 2 * DAY
     log.compact(0)
-    log.log.close(log.now)
+    log.log.close()
     segment = log.log.segments[0]
     printed = java.dump_log(segment.log_path, "--deep-iteration", "--print-data-log")
     assert "isvalid: true" in printed
     assert "isvalid: false" not in printed
     offsets = [int(found) for found in re.findall(r"^\| offset: (\d+)", printed, re.MULTILINE)]
-    sealed = log.log.active_segment.base_offset
+    sealed = log.log.segments.active.base_offset
     ours = [r.offset for _, records, *_ in log.batches() for r in records if r.offset < sealed]
     assert offsets == ours[: len(offsets)]
     assert offsets
-    for name in sorted(os.listdir(log.directory)):
+    for name in sorted(os.listdir(str(log.directory))):
         if name.endswith((".index", ".timeindex", ".txnindex", ".snapshot")):
             checked = java.dump_log(f"{log.directory}/{name}")
             assert not re.search("mismatch|corrupt|non-monotonic|exception", checked, re.IGNORECASE), checked

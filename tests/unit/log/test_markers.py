@@ -45,7 +45,7 @@ def remains(scene: Scene) -> tuple[object, ...]:
     aborted = log.aborted_transactions(0, log.log_end_offset)
     last_stable_offset = log.last_stable_offset
     log.check_invariants()
-    log.close(NOW_MS)
+    log.close()
     files = {name: scene.disk.read_bytes(f"{log.directory}/{name}") for name in scene.files()}
     return open_ones, snapshot, aborted, last_stable_offset, files
 
@@ -76,7 +76,7 @@ def test_commits_of_a_group_are_one_write() -> None:
     first = scene.log.log_end_offset
     scene.sync()
     assert together(scene, [Ends(producer_id) for producer_id in PRODUCERS]) == [None] * 6
-    assert len(scene.disk.inode(scene.log.active_segment.log_path).pending) == 1
+    assert len(scene.disk.inode(scene.log.segments.active.log_path).pending) == 1
     read = scene.log.read(first, 10_000)
     assert len(read.records) == 6 * MARKER_BYTES
     assert offsets_in(read.records) == list(range(first, first + 6))

@@ -56,12 +56,13 @@ def test_a_file_in_a_sync_keeps_its_descriptor(tmp_path: Path, monkeypatch: pyte
     assert synced == [os.stat(tmp_path / "synced").st_ino]
 
 
-def test_syncing_a_removed_file_is_no_error(tmp_path: Path) -> None:
+def test_syncing_a_file_that_somebody_else_removed_is_an_error(tmp_path: Path) -> None:
     disk = RealDisk()
     file = disk.open(str(tmp_path / "file"), create=True)
     file.close()
     disk.remove(str(tmp_path / "file"))
-    file.sync()
+    with pytest.raises(FileNotFoundError):
+        file.sync()
 
 
 def test_a_write_that_runs_out_of_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """Opening a log again: trusting it after a clean stop, checking it after any other."""
 
+from itertools import pairwise
+
 import pytest
 
 from fencepost.config import TopicConfig
+from fencepost.log.cleaner import cleanable, compact, run_to_end
 from fencepost.log.file_names import CLEANED_SUFFIX
+from fencepost.log.recovery import DamagedLog
 from fencepost.log.segment import Segment
 from fencepost.log.side_files import read_partition_metadata
 from fencepost.simulation.disk import PowerCut
@@ -29,7 +33,7 @@ def path_of(base_offset: int, suffix: str) -> str:
 def test_a_clean_stop_needs_no_look_at_anything_but_the_tail() -> None:
     scene = filled()
     before = repr(scene.log)
-    scene.log.close(NOW_MS)
+    scene.log.close()
     # Whoever scanned would stumble over this.
     first = scene.disk.open(path_of(0, ".log"))
     first.write(100, b"\xff" * 100)
@@ -40,10 +44,10 @@ def test_a_clean_stop_needs_no_look_at_anything_but_the_tail() -> None:
 
 def test_closing_an_unchanged_log_writes_nothing() -> None:
     scene = filled()
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.open(clean=True)
     syncs = scene.disk.syncs
-    scene.log.close(NOW_MS)
+    scene.log.close()
     assert scene.disk.syncs == syncs
 
 
@@ -52,7 +56,7 @@ def test_a_new_log_has_its_topic_id_on_disk_and_an_empty_segment() -> None:
     assert scene.files() == [f"{0:020d}.log", "partition.metadata"]
     assert scene.disk.read_bytes(f"{DIRECTORY}/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     assert read_partition_metadata(scene.disk, DIRECTORY) == TOPIC_ID
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.disk.power_cut(PowerCut.LOSE_ALL)
     assert scene.open(clean=True).log_end_offset == 0
 
@@ -60,20 +64,20 @@ def test_a_new_log_has_its_topic_id_on_disk_and_an_empty_segment() -> None:
 @pytest.mark.parametrize("kept_bytes", [1, 12, 60, 61, 100])
 def test_a_torn_batch_at_the_end_is_cut_off(kept_bytes: int) -> None:
     scene = filled()
-    end, segment = scene.log.log_end_offset, scene.log.active_segment
+    end, segment = scene.log.log_end_offset, scene.log.segments.active
     whole = segment.size
     torn = bytes(idempotent(30, "v" * 50))[:kept_bytes]
     segment.file.write(whole, torn)
     scene.open(clean=False, recovery_point=end)
     assert scene.log.log_end_offset == end
-    assert scene.disk.size(scene.log.active_segment.log_path) == whole
+    assert scene.disk.size(scene.log.segments.active.log_path) == whole
     assert scene.append(idempotent(30, "again"), leader_epoch=2).first_offset == end
     scene.log.check_invariants()
 
 
 def test_a_tail_of_zeros_is_cut_off() -> None:
     scene = filled()
-    segment = scene.log.active_segment
+    segment = scene.log.segments.active
     segment.file.write(segment.size, bytes(5000))
     assert scene.open(clean=False, recovery_point=30).log_end_offset == 30
     scene.log.check_invariants()
@@ -114,7 +118,7 @@ def test_indexes_that_are_lost_or_preallocated_are_made_again() -> None:
 
 def test_a_zero_tail_of_an_index_is_no_entry() -> None:
     scene = filled()
-    scene.log.close(NOW_MS)
+    scene.log.close()
     for segment in scene.log.segments:
         for suffix in (".index", ".timeindex"):
             path = segment.path_of(suffix)
@@ -131,7 +135,7 @@ def test_a_zero_tail_of_an_index_is_no_entry() -> None:
 
 def test_a_bad_snapshot_is_passed_over_for_an_older_one() -> None:
     scene = filled()
-    scene.log.close(NOW_MS)
+    scene.log.close()
     newest = max(name for name in scene.files() if name.endswith(".snapshot"))
     scene.disk.write_bytes(f"{DIRECTORY}/{newest}", b"\0\x01garbage")
     scene.open(clean=True)
@@ -142,7 +146,7 @@ def test_a_bad_snapshot_is_passed_over_for_an_older_one() -> None:
 
 def test_a_lost_epoch_checkpoint_is_rebuilt_from_the_batches() -> None:
     scene = filled()
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.disk.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
     for clean in (True, False):
         assert scene.open(clean=clean, recovery_point=30).epochs.entries == ((0, 0), (1, 10), (2, 20))
@@ -161,27 +165,94 @@ def test_aborted_transactions_and_open_ones_are_found_again() -> None:
     scene.open(clean=False)
     assert scene.log.aborted_transactions(0, 5) == expected
     assert scene.log.last_stable_offset == 2
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.open(clean=True)
     assert scene.log.aborted_transactions(0, 5) == expected
     assert scene.log.last_stable_offset == 2
 
 
-def test_a_segment_after_a_gap_is_dropped_unless_compaction_made_the_gap() -> None:
+def with_a_gap(config: TopicConfig = SMALL) -> Scene:
+    """The end of the first segment is not there, and the next segments are."""
+    scene = filled(config=config)
+    first = scene.log.segments[0]
+    found = first.find(5)
+    assert found is not None
+    first.file.truncate(found[0])
+    return scene
+
+
+def test_a_segment_after_a_gap_in_what_was_never_synced_is_dropped_whatever_the_topics_policy_is() -> None:
     """The end of a segment that was never synced may be lost while the next segment is there."""
-    for config, expected in ((SMALL, 5), (TopicConfig(segment_bytes=1000, cleanup_policy=("compact",)), 30)):
-        scene = filled(config=config)
-        first = scene.log.segments[0]
-        found = first.find(5)
-        assert found is not None
-        first.file.truncate(found[0])
-        scene.open(clean=False)
-        assert scene.log.log_end_offset == expected
+    for config in (SMALL, TopicConfig(segment_bytes=1000, cleanup_policy=("compact",))):
+        assert with_a_gap(config).open(clean=False).log_end_offset == 5
+
+
+def test_a_gap_below_the_recovery_point_is_damage() -> None:
+    with pytest.raises(DamagedLog, match=r"offsets 5 to 7; it was synced up to 30"):
+        with_a_gap().open(clean=False, recovery_point=30)
+
+
+def test_a_gap_is_damage_where_nobody_knows_what_was_synced() -> None:
+    with pytest.raises(DamagedLog):
+        with_a_gap().open(clean=False, recovery_point=None)
+
+
+def test_a_gap_below_the_cleaners_checkpoint_was_made_by_compaction() -> None:
+    for recovery_point in (0, 30, None):
+        scene = with_a_gap()
+        assert scene.open(clean=False, recovery_point=recovery_point, clean_offset=30).log_end_offset == 30
+
+
+@pytest.mark.parametrize("recovery_point", [0, 12, None])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_that_was_compacted_once_is_whole_whatever_the_policy_is_now(
+    clean: bool, recovery_point: int | None
+) -> None:
+    scene = Scene(TopicConfig(segment_bytes=400, cleanup_policy=("compact",)))
+    for number in range(40):
+        scene.append(batch_of(f"{number}" * 20, key=b"k%d" % (number % 3)))
+    scene.sync()
+    run_to_end(compact(cleanable(scene.log, None, NOW_MS), NOW_MS))
+    assert sum(1 for segment in scene.log.segments for _ in segment.batches()) < 40
+    if clean:
+        scene.log.close()
+    scene.config = TopicConfig(segment_bytes=400, cleanup_policy=("delete",))
+    assert scene.open(clean=clean, recovery_point=recovery_point).log_end_offset == 40
+    assert scene.log.log_start_offset == 0
+    scene.log.check_invariants()
+
+
+def test_each_compacted_segment_ends_where_the_next_begins() -> None:
+    scene = Scene(TopicConfig(segment_bytes=400, cleanup_policy=("compact",)))
+    for number in range(60):
+        scene.append(batch_of(f"{number}" * 20, key=b"k%d" % (number if number % 9 == 0 else 1)))
+    scene.sync()
+    run_to_end(compact(cleanable(scene.log, None, NOW_MS), NOW_MS))
+    assert len(scene.log.segments) > 2
+    for segment, following in pairwise(scene.log.segments):
+        assert segment.closed_end_offset() == following.base_offset
+
+
+@pytest.mark.parametrize("missing", ["first of three", "last", "middle", "all", "directory"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_the_recovery_point_or_a_neighbour_proves_to_be_missing_is_not_served(clean: bool, missing: str) -> None:
+    scene = filled()
+    bases = [segment.base_offset for segment in scene.log.segments]
+    scene.log.close()
+    gone = {"last": bases[-1:], "middle": bases[2:3], "all": bases, "first of three": bases[1:4], "directory": []}
+    for base in gone[missing]:
+        for suffix in (".log", ".index", ".timeindex"):
+            scene.disk.remove(path_of(base, suffix))
+    if missing == "directory":
+        scene.disk.remove_tree(DIRECTORY)
+    with pytest.raises(DamagedLog, match=r"missing"):
+        scene.open(clean=clean, recovery_point=30)
+    assert missing != "directory" or not scene.disk.exists(DIRECTORY), "nothing is made in its place"
 
 
 def test_leftovers_of_deletion_and_compaction_are_cleared_away() -> None:
     scene = filled()
-    scene.log.close(NOW_MS)
+    scene.log.close()
     for name in (
         "00000000000000000003.log.deleted",
         "00000000000000000000.log.cleaned",
@@ -198,7 +269,7 @@ def test_a_swap_of_compacted_segments_is_finished_by_whoever_opens_the_log(stop_
     scene = filled(config=TopicConfig(segment_bytes=1000, cleanup_policy=("compact",)))
     log = scene.log
     originals = log.segments[:2]
-    cleaned = Segment.create(scene.disk, DIRECTORY, 0, NOW_MS, CLEANED_SUFFIX)
+    cleaned = Segment.create(log.directory, 0, NOW_MS, CLEANED_SUFFIX)
     kept = [found for segment in originals for found in segment.batches() if found.header.base_offset % 2]
     for found in kept:
         header = found.header

@@ -44,7 +44,7 @@ def test_a_segment_is_rolled_when_its_first_record_is_too_old_for_the_new_one() 
     assert base_offsets(scene) == [0]
     scene.append(batch_of("v", timestamp_ms=NOW_MS + 1))
     assert base_offsets(scene) == [0, 3]
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.open(clean=True)
     scene.append(batch_of("v", timestamp_ms=NOW_MS + 1001))
     scene.append(batch_of("v", timestamp_ms=NOW_MS + 1002))
@@ -146,7 +146,7 @@ def test_delete_records_moves_the_log_start_into_a_segment_and_drops_those_below
 def test_the_log_start_survives_a_restart_if_it_is_remembered() -> None:
     scene = filled(ONE_BATCH)
     scene.log.delete_records_before(4)
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.open(clean=True, log_start_offset=4)
     assert scene.log.log_start_offset == 4
     scene.disk.power_cut(PowerCut.LOSE_NOTHING)
@@ -156,7 +156,7 @@ def test_the_log_start_survives_a_restart_if_it_is_remembered() -> None:
 def test_a_log_start_beyond_all_that_is_left_begins_there() -> None:
     scene = Scene()
     scene.append(batch_of("a", "b"))
-    scene.log.close(NOW_MS)
+    scene.log.close()
     scene.open(clean=True, log_start_offset=7)
     assert (scene.log.log_start_offset, scene.log.log_end_offset) == (7, 7)
     assert scene.append().first_offset == 7

@@ -153,12 +153,13 @@ def _append(
             answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
             if is_duplicate:
                 _tell_duplicate(node, partition, header, first_offset)
-            if acks == ACKS_ALL and last_offset >= partition.log.high_watermark:
+            if acks and last_offset >= partition.log.high_watermark:
                 waiting.append((partition, appended, answers, len(answers) - 1))
     if acks == ACKS_NONE:
         if has_error:
             refuse_silently(call)
         return None
+    # With acks=1, too: acknowledged means durable, and whoever asks for the end of the log next finds the record there.
     return _when_all_durable(response, waiting) if waiting else response
 
 
