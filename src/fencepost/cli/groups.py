@@ -236,17 +236,21 @@ async def _positions(admin: "AsyncAdmin", description: "GroupDescription") -> li
     partitions = sorted({*committed, *owners})
     living = [at for at in partitions if at.topic in there and at.partition in there[at.topic].partitions]
     ends = await admin.list_offsets(dict.fromkeys(living, int(Reset.LATEST))) if living else {}
+    fresh = [at for at in living if at not in committed]
+    # Where nothing is committed the worst case is counted: that consumers begin at the start of the log.
+    starts = await admin.list_offsets(dict.fromkeys(fresh, int(Reset.EARLIEST))) if fresh else {}
     positions = []
     for at in partitions:
         offset = committed[at].offset if at in committed else None
         end = ends[at].offset if at in ends else None
+        start = starts[at].offset if at in starts else offset
         positions.append(
             {
                 "topic": at.topic,
                 "partition": at.partition,
                 "committed_offset": offset,
                 "end_offset": end,
-                "lag": max(end - offset, 0) if end is not None and offset is not None else None,
+                "lag": max(end - start, 0) if end is not None and start is not None else None,
                 "member_id": owners.get(at),
             }
         )

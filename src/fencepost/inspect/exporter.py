@@ -127,9 +127,8 @@ class ClusterCollector:
         for group, partitions in sorted(last.groups.items()):
             for each in partitions:
                 key = [group, each.partition.topic, str(each.partition.partition)]
-                if each.lag_min is not None and each.lag_max is not None:
-                    least.add_metric(key, each.lag_min)
-                    most.add_metric(key, each.lag_max)
+                least.add_metric(key, each.lag_min)
+                most.add_metric(key, each.lag_max)
                 pending.add_metric(key, int(each.is_unstable))
         yield least
         yield most

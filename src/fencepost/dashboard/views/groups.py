@@ -78,8 +78,8 @@ async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, int | None]:
-    """None when nothing is committed."""
-    counted = [(each.lag_min, each.lag_max) for each in lags if each.lag_min is not None and each.lag_max is not None]
+    """None when the group has no partitions."""
+    counted = [(each.lag_min, each.lag_max) for each in lags]
     if not counted:
         return None, None
     return sum(least for least, _ in counted), sum(most for _, most in counted)
