@@ -5,7 +5,6 @@ A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost
 """
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER
-from fencepost.cli.output import CommandFailed
+from fencepost.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
@@ -114,5 +113,5 @@ def _known(settings: dict[str, str]) -> dict[str, Any]:
 
     foreign = [name for name in settings if not is_option(name)]
     if foreign:
-        print(f"ignored settings that this command does not use: {', '.join(foreign)}", file=sys.stderr)
+        say(f"ignored settings that this command does not use: {', '.join(foreign)}", is_error=True)
     return {name: value for name, value in settings.items() if name not in foreign}

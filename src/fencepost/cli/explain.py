@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
-from fencepost.cli.dump import FOUND, harmless
+from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, run_async
+from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.values import TopicPartition
@@ -74,7 +74,7 @@ def explain(
         print_json(found.document())
     else:
         for line in found.lines():
-            print(harmless(line))
+            say(line)
     raise typer.Exit(FOUND if found.is_stuck else 0)
 
 

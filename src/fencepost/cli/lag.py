@@ -7,7 +7,7 @@ import typer
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
 from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.inspect.lag import PartitionLag
@@ -21,7 +21,7 @@ Examples:
 
 Markers, aborted records and compacted offsets are not records, so they are no lag. `3..5` means that three records will
 be read for certain and two more if open transactions commit; `<=900000` that it was too far to count without --exact.
-Where nothing is committed, lag is counted from the start of the log: what a consumer with auto.offset.reset=earliest reads.
+Where nothing is committed, lag is counted from the start of the log, as with auto.offset.reset=earliest.
 Exit status 3: offsets were deleted unread, or nothing is committed where there are records.
 """
 
@@ -86,7 +86,7 @@ def lag(
             for each in found
         ],
     )
-    print(f"{group} has {_span(total_min, total_max)} records to read")
+    say(f"{group} has {_span(total_min, total_max)} records to read")
     raise typer.Exit(status)
 
 

@@ -2,13 +2,12 @@
 
 import secrets
 import socket
-import sys
 from typing import Annotated
 
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
-from fencepost.cli.output import CommandFailed, run_async
+from fencepost.cli.output import CommandFailed, run_async, say
 
 EPILOG = """\
 \b
@@ -66,7 +65,7 @@ def ui(
         needed = token or (None if is_loopback(listener.host) else secrets.token_urlsafe(24))
         view = open_view(bootstrap_server, command_config, profile, {**PATIENCE, "client.id": "fencepost-ui"})
         page = Page(view, are_actions_allowed=allow_actions)
-        page.watch.say = lambda text: print(text, file=sys.stderr, flush=True)
+        page.watch.say = lambda text: say(text, is_error=True)
         await serve_page(page, bound, ServerOptions(listener.host, needed, allow_host, parent_fd))
 
     try:

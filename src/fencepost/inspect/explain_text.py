@@ -18,6 +18,7 @@ from fencepost.inspect.explanation import (
     judge_partition,
     spark_words,
 )
+from fencepost.terminal_text import harmless
 
 NO_JOURNAL = "not recorded by this broker: only Fencepost keeps causes and clients"
 FOOTNOTE = "* recorded by Fencepost; Apache Kafka keeps no such record"
@@ -102,7 +103,7 @@ class ExplainedId:
 
     def lines(self) -> Iterator[str]:
         facts, coordinator = self._facts, self._facts.coordinator
-        yield f"{coordinator.transactional_id}  {_verdict(self._judgement)}: {self._judgement.reason}"
+        yield harmless(f"{coordinator.transactional_id}  {_verdict(self._judgement)}: {self._judgement.reason}")
         where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
         yield from _field("state", f"{coordinator.state}{where}")
         yield from _field("producer", f"id {coordinator.producer_id}, epoch {coordinator.producer_epoch}")
@@ -225,7 +226,7 @@ def _field(name: str, text: str) -> Iterator[str]:
 
 def _wrapped(front: str, text: str) -> Iterator[str]:
     width = max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH_MIN)
-    lines = textwrap.wrap(text, width - len(front), break_on_hyphens=False, break_long_words=False)
+    lines = textwrap.wrap(harmless(text), width - len(front), break_on_hyphens=False, break_long_words=False)
     for at, line in enumerate(lines):
         yield (front if at == 0 else " " * len(front)) + line
 
