@@ -80,7 +80,7 @@ class Events:
 class RunningPage:
     def __init__(self, bootstrap_servers: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the page runs
-        words = ["ui", "--bootstrap-server", bootstrap_servers]
+        words = ["ui", "--bootstrap-server", bootstrap_servers, "--stuck-after", "1"]
         if "--listen" not in arguments:
             words += ["--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(

@@ -156,7 +156,7 @@ def test_an_incident_from_the_first_alarm_to_its_cause(
 def _stalled(here: Visit, shift: Shift, tmp_path: Path) -> None:
     here.go("transactions", NAME)
     here.wait_for_text("[data-verdict=stuck]", f"2 records wait behind {NAME}")
-    here.wait_for_text("[data-verdict=stuck]", f"fencepost txn abort {NAME}")
+    here.wait_for_text("[data-verdict=stuck]", f"fencepost explain --id --history {NAME}")
     here.picture("incident-stuck", tmp_path)
     page = here.go("partitions", TOPIC, "0")
     page.wait_for_selector("[data-strip] [data-kind=open]")

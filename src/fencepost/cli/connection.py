@@ -51,9 +51,18 @@ def open_view(
 ) -> "ClusterView":
     """To be entered with `async with`."""
     from fencepost.inspect.cluster_view import ClusterView
+    from fencepost.inspect.command_line import CommandLine
 
     servers, settings = reach(bootstrap_server, command_config, profile, defaults)
-    return ClusterView(servers, **settings)
+    view = ClusterView(servers, **settings)
+    # Always the address: what stands in the environment of whoever pastes a command may be another cluster.
+    options = ["--bootstrap-server", servers]
+    if command_config is not None:
+        options += ["--command-config", str(command_config.absolute())]
+    if profile is not None:
+        options += ["--profile", profile]
+    view.command_line = CommandLine(tuple(options))
+    return view
 
 
 def open_admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":

@@ -132,10 +132,12 @@ def find_hanging(
 ) -> None:
     """Find open transactions that no coordinator will end, in every partition of the cluster."""
 
+    view = open_view(bootstrap_server, command_config, profile)
+
     async def work() -> "tuple[list[HangingTransaction], dict[TopicPartition, ClientError]]":
         from fencepost.inspect.hanging import find_hanging
 
-        async with open_view(bootstrap_server, command_config, profile) as view:
+        async with view:
             return await find_hanging(view, topic)
 
     found, refused = run_async(work())
@@ -167,10 +169,9 @@ def find_hanging(
         for partition, why in refused.items():
             say(f"could not look at {partition}: {why}")
         for each in found[:1]:
-            say(
-                f"the oldest is ended by: fencepost txn abort --topic {each.partition.topic}"
-                f" --partition {each.partition.partition} --start-offset {each.start_offset}"
-            )
+            at = each.partition
+            place = ("--topic", at.topic, "--partition", str(at.partition), "--start-offset", str(each.start_offset))
+            say(f"the oldest is ended by: {view.command_line('txn', 'abort', *place)}")
     raise typer.Exit(FOUND if found else 0)
 
 

@@ -10,6 +10,8 @@ from fencepost.inspect.causes import causes_of
 from fencepost.inspect.cluster_view import ClusterView
 
 NAMES_MAX = 20_000
+STUCK_AFTER_MS = 10_000
+"""A transaction may hold readers for so long: that is ordinary life."""
 
 
 class BadParameter(Exception):
@@ -58,10 +60,16 @@ class Parameters:
 
 class Page:
     def __init__(
-        self, view: ClusterView, *, are_actions_allowed: bool = False, now_ms: Callable[[], int] = wall_ms
+        self,
+        view: ClusterView,
+        *,
+        are_actions_allowed: bool = False,
+        stuck_after_ms: int = STUCK_AFTER_MS,
+        now_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.view = view
         self.are_actions_allowed = are_actions_allowed
+        self.stuck_after_ms = stuck_after_ms
         self.now_ms = now_ms
         self.watch = Watch(view, now_ms)
         self.survey = Survey(view, now_ms)

@@ -22,6 +22,7 @@ from fencepost.client.values import (
     TransactionListing,
 )
 from fencepost.client.verdicts import STALE_LEADER, check
+from fencepost.inspect.command_line import CommandLine
 from fencepost.inspect.partition_scan import PartitionScan
 from fencepost.wire import messages
 from fencepost.wire.batch import (
@@ -94,6 +95,9 @@ def java_hash(text: str) -> int:
 
 
 class ClusterView(AsyncAdmin):
+    command_line = CommandLine()
+    """How a command to paste reaches this cluster."""
+
     @property
     def cluster(self) -> Cluster:
         return self._cluster

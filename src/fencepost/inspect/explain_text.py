@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fencepost.inspect.causes import Cause
+from fencepost.inspect.command_line import CommandLine
 from fencepost.inspect.explain_online import IdFacts
 from fencepost.inspect.explanation import (
     NEVER_MS,
@@ -48,8 +49,9 @@ class ExplainedPartitions:
         causes: Mapping[str, list[Cause] | None],
         now_ms: int,
         stuck_after_ms: int,
+        command_line: CommandLine,
     ) -> None:
-        self._judged = [(each, judge_partition(each, now_ms, stuck_after_ms)) for each in facts]
+        self._judged = [(each, judge_partition(each, now_ms, stuck_after_ms, command_line)) for each in facts]
         self._causes = causes
         self._now_ms = now_ms
 
@@ -78,7 +80,7 @@ class ExplainedPartitions:
 
 
 class ExplainedId:
-    def __init__(self, facts: IdFacts, now_ms: int, stuck_after_ms: int) -> None:
+    def __init__(self, facts: IdFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> None:
         self._facts = facts
         self._now_ms = now_ms
         own = facts.coordinator.producer_id
@@ -88,7 +90,7 @@ class ExplainedId:
             for holder in part.holders
             if holder.producer_id == own
         ]
-        self._judgement = judge_id(facts.coordinator, parts, now_ms, stuck_after_ms)
+        self._judgement = judge_id(facts.coordinator, parts, now_ms, stuck_after_ms, command_line)
 
     @property
     def is_stuck(self) -> bool:

@@ -15,7 +15,7 @@ from fencepost.terminal_text import harmless, json_text, shell_word
 NASTY = [
     "plain-id",
     "two words",
-    "it's \"quoted\" $HOME `id` \\n",
+    'it\'s "quoted" $HOME `id` \\n',
     "red\x1b[31m\x1b]0;title\x07",
     "line\nfeed\r\ttab",
     "c1 \x9b31m and delete \x7f",

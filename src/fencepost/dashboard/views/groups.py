@@ -74,6 +74,7 @@ async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
         "lag_min": least,
         "lag_max": most,
         "partitions": [lag.document() for lag in lags],
+        "exact_command": page.view.command_line("lag", "--exact", argument=group_id),
     }
 
 

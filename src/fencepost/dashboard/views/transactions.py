@@ -15,7 +15,6 @@ from fencepost.inspect.internal_records import CONSUMER_OFFSETS_TOPIC
 from fencepost.inspect.pending_offsets import PendingOffset, pending_offsets
 
 LIMIT_MAX = 500
-STUCK_AFTER_MS = 10_000
 FOLLOWERS_MAX = 16
 MOMENTS_MAX = 300
 
@@ -73,7 +72,8 @@ async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
     return {
         "at_ms": now_ms,
         "facts": facts.document(now_ms),
-        "judgement": judge_id(facts.coordinator, parts, now_ms, STUCK_AFTER_MS).document(),
+        "judgement": judge_id(facts.coordinator, parts, now_ms, page.stuck_after_ms, page.view.command_line).document(),
+        "history_command": page.view.command_line("explain", "--id", "--history", argument=transactional_id),
         "lanes": lanes(follower.changes, written, facts.causes, pending, leaders),
         "is_truncated": follower.is_truncated,
     }

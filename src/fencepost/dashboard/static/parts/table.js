@@ -40,11 +40,11 @@ function Heading({ column, sort }) {
 /** A row's link: what j and k walk over and Enter opens. */
 export const RowLink = ({ href, children, title }) => html`<a href=${href} data-row title=${title}>${children}</a>`;
 
-export function Pager({ offset, limit, matched, total, what, change }) {
+export function Pager({ offset, limit, matched, total, what, change, others }) {
   const last = Math.min(offset + limit, matched);
   const words = matched === 0 ? `No ${what}` : `${count(offset + 1)}–${count(last)} of ${count(matched)} ${what}`;
   return html`<div class="table-end">
-    <span data-matched=${matched}>${words}${total !== undefined && total !== matched ? ` (${count(total)} in all)` : ""}</span>
+    <span data-matched=${matched}>${words}${others ? `; ${others}` : total !== undefined && total !== matched ? ` (${count(total)} in all)` : ""}</span>
     ${
       matched > limit &&
       html`<span class="end">

@@ -10,15 +10,13 @@ import { RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
 const SECONDS_MIN = 60;
-/** A transaction that has just begun is ordinary life; one that stays open holds its readers. */
-const HELD_AFTER_MS = 1000;
 const ROWS_MAX = 12;
 
 export function OverviewView() {
   const { document: overview, at } = useLive("overview", {}, "api/overview");
   const { kind } = useStore(connection);
   const passed = useTick(at);
-  const held = overview && heldOf(overview);
+  const held = overview && { rows: overview.held, count: overview.held_count };
   useHeldSaid(held?.count);
   return html`<${Head} title="Overview" under=${overview && summary(overview)} />
     ${
@@ -50,11 +48,6 @@ function useHeldSaid(held) {
     }
     before.current = held;
   }, [held]);
-}
-
-function heldOf({ held, held_count: count = held.length }) {
-  const rows = held.filter((row) => row.age_ms === null || row.age_ms >= HELD_AFTER_MS);
-  return { rows, count: rows.length + (count - held.length) };
 }
 
 function Tiles({ overview, held, passed }) {
@@ -154,7 +147,7 @@ function Held({ held, passed }) {
       title: "Open for",
       num: true,
       width: "96px",
-      cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)),
+      cell: (row) => tickingAge(row.age_ms + passed),
     },
   ];
   return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
