@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fencepost.client.errors import BrokerError, UnknownPartition
+from fencepost.client.errors import UnknownPartition
 from fencepost.client.fetched import AbortedTransaction
 from fencepost.client.values import IsolationLevel, ProducerState, Reset, TopicPartition
 from fencepost.dashboard.page import Page, Parameters
@@ -11,7 +11,6 @@ from fencepost.inspect.cluster_view import ClusterView, OpenTransaction, Partiti
 from fencepost.inspect.explain_online import as_coordinator
 from fencepost.inspect.explanation import Holder, judge_holder
 from fencepost.inspect.hanging import why_hanging
-from fencepost.wire.errors import ErrorCode
 
 LIMIT_MAX = 500
 LOOKAHEAD_MAX = 200_000
@@ -101,15 +100,9 @@ async def _holder(page: Page, at: TopicPartition, offsets: PartitionOffsets) -> 
     stable = offsets.last_stable_offset
     if stable >= offsets.high_watermark:
         return None
-    try:
-        fetched = await page.view.fetch(at, stable, max_bytes=1)
-    except BrokerError as error:
-        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return None
-        raise
-    if not fetched.batches or not fetched.batches[0].header.is_transactional:
+    header = await page.view.batch_at(at, stable)
+    if header is None or not header.is_transactional or header.is_control:
         return None
-    header = fetched.batches[0].header
     name = (await page.names_of([header.producer_id])).get(header.producer_id)
     description = None if name is None else await page.view.describe_transaction_if_known(name)
     now = await page.view.list_offsets({at: int(Reset.LATEST)}, IsolationLevel.READ_COMMITTED)
