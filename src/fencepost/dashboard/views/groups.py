@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.client.errors import BrokerError
 from fencepost.client.values import GroupDescription
+from fencepost.dashboard.names import full_name, is_shortened
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.inspect.cluster_view import ClusterView
 from fencepost.inspect.lag import PartitionLag, group_lag
@@ -49,6 +50,8 @@ async def _members(view: ClusterView, group_id: str) -> int | None:
 
 async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
     group_id = parameters.needed("id", "group_id")
+    if is_shortened(group_id):
+        group_id = full_name(group_id, [each.group_id for each in await page.view.list_groups()])
     try:
         description: GroupDescription = await page.view.describe_group(group_id)
     except BrokerError as error:

@@ -5,6 +5,7 @@ from typing import Any
 from fencepost.client.values import TopicPartition
 from fencepost.dashboard.follower import IdFollower
 from fencepost.dashboard.lanes import lanes
+from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.dashboard.table import SORTS, TableQuery, choose
 from fencepost.inspect.cluster_view import ClusterView
@@ -50,7 +51,7 @@ async def transactions(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 
 async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
-    transactional_id = parameters.needed("id", "transactional_id")
+    transactional_id = full_name(parameters.needed("id", "transactional_id"), page.watch.model.rows)
     description = await page.view.describe_transaction_if_known(transactional_id)
     if description is None:
         raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
