@@ -156,15 +156,20 @@ class Survey:
         now_ms = self._now_ms()
         rows: list[tuple[TopicPartition, dict[str, Any]]] = []
         for at, since in self._held.items():
+            if since.surveys < 2:
+                continue  # another transaction may hold it at the next look: then nothing stands still
             surveyed = self.partitions[at]
             holder = self._holders.get((at, since.last_stable_offset))
             row = model.holder_of(at) if holder is None else model.row_of_producer(holder.producer_id)
-            start_ms = since.since_ms if holder is None else holder.start_ms
+            if row is not None and (row.start_ms is None or row.start_ms > since.since_ms):
+                row = None  # it has gone on since: this is not the transaction that the survey met
+            start_ms = since.since_ms
             if row is not None and row.start_ms is not None:
                 start_ms = row.start_ms
-            if start_ms is None:
-                start_ms = since.since_ms
-            if now_ms - start_ms < after_ms:
+            elif holder is not None and holder.start_ms is not None:
+                start_ms = min(holder.start_ms, start_ms)
+            # By the time of the survey: it may have ended since.
+            if self.at_ms - start_ms < after_ms:
                 continue
             document = {
                 "topic": at.topic,
@@ -174,7 +179,7 @@ class Survey:
                 "transactional_id": None if row is None else row.transactional_id,
                 "producer_id": row.producer_id if row else holder.producer_id if holder else None,
                 "start_ms": start_ms,
-                "age_ms": now_ms - start_ms,
+                "age_ms": max(now_ms - start_ms, 0),
             }
             rows.append((at, document))
         rows.sort(key=lambda each: (-each[1]["age_ms"], each[0]))

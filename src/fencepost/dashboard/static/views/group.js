@@ -26,6 +26,7 @@ function Lag({ partitions, exact }) {
     {
       key: "where",
       title: "Partition",
+      wrap: true,
       cell: (row) =>
         html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
     },
@@ -34,12 +35,14 @@ function Lag({ partitions, exact }) {
       title: "Records to read",
       num: true,
       width: "230px",
+      narrow: "110px",
       cell: (row) => html`<span class="lag">
-        <span class="bar only-wide" aria-hidden="true"><i class="more"
+        <span class="bar" aria-hidden="true"><i class="more"
           style=${`width:${(100 * (row.lag_max ?? 0)) / most}%`}></i><i
             style=${`width:${(100 * (row.lag_min ?? 0)) / most}%`}></i></span>
         ${bounds(row.lag_min, row.lag_max, row.is_counted)}</span>`,
     },
+    { key: "note", title: "Note", wide: true, quiet: true, wrap: true, width: "26%", cell: note },
     {
       key: "committed",
       title: "Committed",
@@ -57,7 +60,6 @@ function Lag({ partitions, exact }) {
       cell: (row) => count(row.last_stable_offset),
     },
     { key: "high", title: "End", num: true, wide: true, width: "96px", cell: (row) => count(row.high_watermark) },
-    { key: "note", title: "Note", wide: true, quiet: true, wrap: true, width: "26%", cell: note },
   ];
   return html`<div class="grid tiles">
       <div class="card tile"><div class="label">Records to read</div><div class="value"
@@ -98,7 +100,7 @@ const Members = ({ members }) =>
   members.length > 0 &&
   html`<section class="card"><header><h2>Members</h2></header>
   <ul class="list">${members.slice(0, 100).map(
-    (each) => html`<li key=${each.member_id}><b>${each.client_id || each.member_id}</b>
+    (each) => html`<li key=${each.member_id}><b>${visible(each.client_id || each.member_id)}</b>
     <span class="quiet"> ${each.host}</span><div>${each.partitions.length ? each.partitions.join(", ") : "no partitions"}</div></li>`,
   )}</ul></section>`;
 

@@ -1,6 +1,6 @@
 // How the cluster does: rates, latencies, what is open, what is held, what just ended.
 import { html, useEffect, useRef } from "../lib/html.js";
-import { age, count, place, plural, rate, tickingAge } from "../lib/format.js";
+import { age, count, place, plural, rate, tickingAge, visible } from "../lib/format.js";
 import { useLive, useTick } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { announce, connection, session, useStore } from "../lib/store.js";
@@ -63,7 +63,7 @@ function Tiles({ overview, held, passed }) {
       <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>
       ${
         oldest
-          ? html`<div class="about">${oldest.transactional_id} · time-out ${age(oldest.timeout_ms)}</div>
+          ? html`<div class="about">${visible(oldest.transactional_id)} · time-out ${age(oldest.timeout_ms)}</div>
           <div class="meter" aria-hidden="true"><i
             style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
           : html`<div class="about">nothing waits for an end</div>`
@@ -121,17 +121,19 @@ function Held({ held, passed }) {
     {
       key: "where",
       title: "Partition",
-      width: "36%",
-      narrow: "44%",
+      wrap: true,
+      width: "40%",
+      narrow: "40%",
       cell: (row) =>
         html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
     },
     {
       key: "by",
       title: "Held by",
+      wrap: true,
       cell: (row) =>
         row.transactional_id
-          ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>`
+          ? html`<a href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}</a>`
           : `producer ${row.producer_id}`,
     },
     {
@@ -147,6 +149,7 @@ function Held({ held, passed }) {
       title: "Open for",
       num: true,
       width: "96px",
+      narrow: "84px",
       cell: (row) => tickingAge(row.age_ms + passed),
     },
   ];
@@ -190,12 +193,14 @@ function Recent({ rows }) {
     {
       key: "id",
       title: "Transaction",
-      cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>`,
+      wrap: true,
+      cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}<//>`,
     },
     {
       key: "outcome",
       title: "Outcome",
       width: "116px",
+      narrow: "108px",
       cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>`,
     },
     {

@@ -1,6 +1,6 @@
 // One partition: the strip of its log, what holds its readers, and the facts of a chosen piece.
 import { html, useState } from "../lib/html.js";
-import { count, moment, place, plural } from "../lib/format.js";
+import { count, moment, place, plural, visible } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { session, useStore } from "../lib/store.js";
@@ -89,7 +89,7 @@ function Standing({ strip, holder, isHeld }) {
   const behind = `${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
   if (!isHeld) return html`<${Tag} state="none">last stable offset ${count(strip.last_stable_offset)}, ${behind}<//>`;
   const by = holder.transactional_id
-    ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>`
+    ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${visible(holder.transactional_id)}</a>`
     : ` by producer ${holder.producer_id}`;
   return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}${holder.hanging_because ? `; it hangs: ${holder.hanging_because}` : ""}`;
 }
@@ -127,7 +127,7 @@ function Facts({ piece, markers, holder, abort }) {
     <div><dt>Records</dt><dd>${count(piece.records)}</dd></div>
     ${piece.producer_id >= 0 && html`<div><dt>Producer · epoch</dt><dd>${piece.producer_id} · ${piece.producer_epoch}</dd></div>`}
     ${piece.transactional_id && html`<div><dt>Transaction</dt><dd><a class="text"
-      href=${link("transactions", piece.transactional_id)}>${piece.transactional_id}</a></dd></div>`}
+      href=${link("transactions", piece.transactional_id)}>${visible(piece.transactional_id)}</a></dd></div>`}
     <div><dt>Written</dt><dd>${moment(piece.from_ms, true)}</dd></div>
     ${marker && piece.kind !== "plain" && html`<div><dt>Marker</dt><dd>${marker.kind} at ${count(marker.offset)}</dd></div>`}
     ${piece.kind === "open" && piece.producer_id === holder?.producer_id && holder.is_abort_offered && known?.actions_allowed && html`<div><button type="button" class="button danger small"
@@ -156,9 +156,10 @@ function Pieces({ pieces, shown, choose }) {
     {
       key: "who",
       title: "Transaction",
+      wrap: true,
       cell: (row) =>
         row.transactional_id
-          ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>`
+          ? html`<a href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}</a>`
           : html`<span class="quiet">${row.producer_id >= 0 ? `producer ${row.producer_id}` : "–"}</span>`,
     },
     {

@@ -32,6 +32,7 @@ export function Partitions({ query }) {
     {
       key: "where",
       title: "Partition",
+      wrap: true,
       cell: (row) =>
         html`<${RowLink} href=${link("partitions", row.topic, row.partition)}
           title=${place(row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
@@ -40,7 +41,7 @@ export function Partitions({ query }) {
       key: "state",
       title: "Readers",
       width: "124px",
-      narrow: "80px",
+      narrow: "66px",
       cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>`,
     },
     {
@@ -48,7 +49,7 @@ export function Partitions({ query }) {
       title: "Open",
       num: true,
       width: "72px",
-      narrow: "64px",
+      narrow: "52px",
       cell: (row) => count(row.open_transactions),
     },
     {
