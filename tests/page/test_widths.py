@@ -36,7 +36,7 @@ def long_names(broker: BrokerProcess, apart: Apart, load: Load) -> None:
 def test_at_every_width_names_keep_their_column_and_their_ends(
     browser: Browser, ui: UiProcess, width: int, long_names: None
 ) -> None:
-    places = [*VIEWS, f"transactions/{LONG_ID}", f"groups/{LONG_ID}", f"partitions/{LONG_TOPIC}/0"]
+    places = [*VIEWS, f"transactions/{LONG_ID}", f"groups/{LONG_ID}", "groups/shipping", f"partitions/{LONG_TOPIC}/0"]
     with visit(browser, ui.url, width=width, height=800) as here:
         for place in places:
             page = here.go(*place.split("/"))

@@ -1,6 +1,6 @@
 // One group: how many records it has still to read, for certain and at most, and which offsets are pending.
 import { html } from "../lib/html.js";
-import { bounds, count, place, plural } from "../lib/format.js";
+import { bounds, count, place, plural, visible } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { Command } from "../parts/controls.js";
