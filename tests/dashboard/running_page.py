@@ -44,8 +44,10 @@ class Answer:
 class Events:
     """A stream of server-sent events."""
 
-    def __init__(self, port: int, path: str, headers: Mapping[str, str]) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    def __init__(self, port: int, path: str, headers: Mapping[str, str], client: str = "127.0.0.1") -> None:
+        self._connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=PATIENCE_SECONDS, source_address=(client, 0)
+        )
         self._connection.request("GET", path, headers=dict(headers))
         self._response = self._connection.getresponse()
         self.status = self._response.status
@@ -80,7 +82,7 @@ class Events:
 class RunningPage:
     def __init__(self, bootstrap_servers: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open as long as the page runs
-        words = ["ui", "--bootstrap-server", bootstrap_servers]
+        words = ["ui", "--bootstrap-server", bootstrap_servers, "--stuck-after", "1"]
         if "--listen" not in arguments:
             words += ["--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
@@ -123,8 +125,9 @@ class RunningPage:
     def post(self, path: str, body: Any) -> Answer:
         return self.call("POST", path, body, ACTING)
 
-    def events(self, query: str, headers: Mapping[str, str] | None = None) -> Events:
-        return Events(self.port, f"/api/events?{query}", headers or {})
+    def events(self, query: str, headers: Mapping[str, str] | None = None, client: str = "127.0.0.1") -> Events:
+        """`client` is the address that asks: every 127.x.y.z is one of this machine."""
+        return Events(self.port, f"/api/events?{query}", headers or {}, client)
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)

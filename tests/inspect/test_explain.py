@@ -6,7 +6,9 @@ first one wakes up and goes on, and is told that it is fenced.
 
 import asyncio
 import json
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +119,9 @@ def test_while_readers_stall_it_names_who_holds_them_and_what_to_do(incident: In
     assert "2 records; 3 more are in open transactions" in text
     assert f"{incident.name}, producer {incident.producer_id} epoch 0, from offset 0 with 3 records" in text
     assert "Ongoing at coordinator 1, time-out 10 min" in text
-    assert f"next      fencepost txn abort {incident.name}" in text
+    where = f"--bootstrap-server {incident.broker.bootstrap_servers}"
+    assert f"next      fencepost explain --id --history {incident.name} {where}" in text
+    assert "txn abort" not in text, "its client may be at work until its time-out"
     (part,) = incident.stalled_json["partitions"]
     assert (part["verdict"], part["waiting_records"], part["open_records"]) == ("stuck", 2, 3)
     (holder,) = part["held_by"]
@@ -125,7 +129,9 @@ def test_while_readers_stall_it_names_who_holds_them_and_what_to_do(incident: In
     assert 0 <= holder["age_ms"] < LONG_MS
     assert incident.stalled_id.status == STUCK
     assert f"open in   {incident.topic}-0 from offset 0 with 3 records; 2 records wait" in incident.stalled_id.output
-    assert all(len(line) <= 110 for line in text.splitlines()), "it fits a terminal"
+    assert part["next_command"] == f"fencepost explain --id --history {incident.name} {where}"
+    lines = [line for line in text.splitlines() if not line.startswith("  next")]
+    assert all(len(line) <= 110 for line in lines), "it fits a terminal"
 
 
 def test_the_client_is_named_where_the_broker_records_it(incident: Incident) -> None:
@@ -225,10 +231,33 @@ def test_a_hanging_transaction_is_stuck_and_its_abort_can_be_pasted(hanging: str
     assert done.status == STUCK
     assert "which hangs" in done.output
     (line,) = (line for line in done.output.splitlines() if line.startswith("  next"))
-    pasted = line.split()[2:]
+    pasted = shlex.split(line)[2:]
+    assert pasted[-2:] == ["--bootstrap-server", command.environment["FENCEPOST_BOOTSTRAP_SERVER"]]
     assert command(*pasted).status == 0
     command(*pasted, "--execute")
     assert command("explain", hanging).status == 0
+
+
+def test_what_is_pasted_reaches_the_cluster_that_was_asked(hanging: str, command: Command, tmp_path: Path) -> None:
+    """Whatever stands in the environment of the shell it is pasted into: the pasted words are all there is."""
+    servers = command.environment["FENCEPOST_BOOTSTRAP_SERVER"]
+    config = tmp_path / "my client.properties"
+    config.write_text("client.id=on-call\n")
+    used = ("--bootstrap-server", servers, "--command-config", str(config))
+    (part,) = command.run(("explain", hanging, "--json", *used)).json["partitions"]
+    assert shlex.split(part["next_command"])[-4:] == list(used)
+    (line,) = (
+        line for line in command.run(("txn", "find-hanging", "--topic", hanging, *used)).output.splitlines()
+        if line.startswith("the oldest is ended by: ")
+    )  # fmt: skip
+    for pasted in (part["next_command"], line.partition(": ")[2]):
+        words = shlex.split(pasted)
+        environment = {**command.environment, "FENCEPOST_BOOTSTRAP_SERVER": "127.0.0.1:1"}
+        done = subprocess.run(
+            [command.script, *words[1:]], env=environment, capture_output=True, text=True, timeout=60
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert f"{hanging}-0" in done.stdout
 
 
 def test_a_decided_transaction_shows_the_markers_it_is_owed(

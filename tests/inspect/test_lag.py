@@ -21,6 +21,7 @@ Unique = Callable[[str], str]
 DEADLINE_SECONDS = 60
 COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"}
 KEYS = 40
+ATTENTION = 3
 
 
 def consumed(broker: BrokerProcess, topic: str, start: int, isolation_level: str = "read_committed") -> int:
@@ -193,11 +194,11 @@ def test_the_bounds_hold_whatever_becomes_of_open_transactions(
     asyncio.run(scenario())
 
 
-async def wait_until_stable(admin: AsyncAdmin, topic: str) -> None:
+async def wait_until_stable(admin: AsyncAdmin, topic: str, partition: int = 0) -> None:
     """The answer to a commit comes before the markers are written."""
     from fencepost.client import IsolationLevel
 
-    at = TopicPartition(topic, 0)
+    at = TopicPartition(topic, partition)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         stable = await admin.list_offsets({at: -1}, IsolationLevel.READ_COMMITTED)
@@ -232,6 +233,49 @@ def test_pending_offsets_are_shown(command: Command, broker: BrokerProcess, uniq
             assert f"pending offset 4 of producer {identity.producer_id}" in text.output
             assert f"{group} has 4 records to read" in text.output
             await producer.commit()
+
+    asyncio.run(scenario())
+
+
+def test_where_nothing_is_committed_lag_is_counted_from_the_start_of_the_log(
+    command: Command, broker: BrokerProcess, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group, name = unique("uncommitted"), unique("group"), unique("id")
+
+    async def scenario() -> None:
+        async with AsyncAdmin(broker.bootstrap_servers) as admin, AsyncClient(broker.bootstrap_servers) as client:
+            await admin.create_topic(NewTopic(topic, 2))
+            for _ in range(3):  # nine records and three markers
+                async with client.transaction(name) as transaction:
+                    for _ in range(3):
+                        await transaction.send(topic, b"value", partition=1)
+            await wait_until_stable(admin, topic, 1)
+            await commit(broker, group, topic, 0)
+            consumer = client.consumer(group, [topic])
+            while not await consumer.poll(1000):
+                pass
+            done = await asyncio.to_thread(command.run, ("lag", group, "--json"))
+            assert done.status == ATTENTION, "a group that never committed where records are is not healthy"
+            assert (done.json["lag_min"], done.json["lag_max"]) == (9, 9)
+            empty, full = done.json["partitions"]
+            assert (empty["committed_offset"], empty["lag_max"]) == (0, 0)
+            assert (full["committed_offset"], full["start_offset"]) == (None, 0)
+            assert (full["lag_min"], full["lag_max"], full["readable"], full["is_counted"]) == (9, 9, 9, True)
+            text = await asyncio.to_thread(command.run, ("lag", group))
+            assert text.status == ATTENTION
+            assert f"{group} has 9 records to read" in text.output
+            assert "nothing committed: counted from 0, as auto.offset.reset=earliest reads" in text.output
+            described = await asyncio.to_thread(command, "groups", "describe", group, "--json")
+            assert [at["lag"] for at in described.json["offsets"]] == [0, 12], "offsets, as Kafka's tool counts"
+
+            monkeypatch.setattr("fencepost.inspect.lag.COUNTED_OFFSETS_MAX", 5)
+            far = (await asyncio.to_thread(command.run, ("lag", group, "--json"))).json["partitions"][1]
+            assert (far["lag_min"], far["lag_max"], far["is_counted"]) == (0, 12, False)
+            exact = (await asyncio.to_thread(command.run, ("lag", group, "--json", "--exact"))).json["partitions"][1]
+            assert (exact["lag_min"], exact["lag_max"], exact["is_counted"]) == (9, 9, True)
+            await consumer.commit()
+            healthy = await asyncio.to_thread(command.run, ("lag", group))
+            assert healthy.status == 0
 
     asyncio.run(scenario())
 

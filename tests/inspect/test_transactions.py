@@ -123,6 +123,47 @@ def test_an_aborted_producer_is_fenced(broker: BrokerProcess, command: Command, 
     asyncio.run(scenario())
 
 
+def test_names_that_speak_to_the_terminal_are_printed_without_effect(
+    broker: BrokerProcess, command: Command, unique: Unique
+) -> None:
+    topic = unique("topic")
+    name, group = f"{topic}\x1b[31m\nid \x9bm", f"{topic}\x1b]0;t\x07\u202e\ngroup"
+
+    async def scenario() -> None:
+        async with AsyncAdmin(broker.bootstrap_servers) as admin:
+            await admin.create_topic(NewTopic(topic, 1))
+            await admin.commit_offsets(group, {TopicPartition(topic, 0): CommittedOffset(0)})
+        async with AsyncClient(broker.bootstrap_servers, client_id="client\x1b[2J") as client:
+            producer = client.producer(name, transaction_timeout_ms=LONG_MS)
+            await producer.init()
+            await producer.begin()
+            await producer.send(topic, b"one")
+            await producer.send_offsets({TopicPartition(topic, 0): CommittedOffset(1)}, group)
+            await producer.flush()
+            for arguments in (
+                ("txn", "list"),
+                ("txn", "describe", name),
+                ("txn", "abort", name),
+                ("groups", "list"),
+                ("groups", "describe", group),
+                ("lag", group),
+                ("explain", topic),
+                ("explain", name, "--history"),
+                ("explain", "absent \x1b[31m"),
+            ):
+                done = await asyncio.to_thread(command.run, arguments)
+                printed = (done.output + done.errors).replace("\n", "")
+                assert printed.isprintable(), (arguments, printed)
+                if name in arguments or arguments == ("txn", "list"):
+                    assert "\\x1b[31m\\nid \\x9bm" in printed or arguments[1] == "abort", arguments
+            await producer.abort()
+
+    asyncio.run(scenario())
+    listed = command("txn", "list", "--json").json["transactions"]
+    assert name in [each["transactional_id"] for each in listed], "JSON is exact"
+    assert group in [each["group"] for each in command("groups", "list", "--json").json["groups"]]
+
+
 def test_what_is_not_there_is_said_in_one_line(command: Command) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in command.refused("txn", "describe", "absent")
     assert "TRANSACTIONAL_ID_NOT_FOUND" in command.refused("txn", "abort", "absent")

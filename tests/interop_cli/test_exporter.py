@@ -1,5 +1,6 @@
 """`fencepost exporter` as Prometheus sees it, and the rules and board that are made for it."""
 
+import asyncio
 import json
 import re
 import signal
@@ -13,6 +14,10 @@ import confluent_kafka
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.client import AsyncClient, NewTopic, TopicPartition
+from fencepost.client.transactional_producer import AsyncTransactionalProducer
+from fencepost.inspect.cluster_view import ClusterView
+from fencepost.inspect.exporter import ClusterCollector, Look, look
 from tests.interop_cli.conftest import COMMAND_TIMEOUT_SECONDS, Command
 from tests.peers.broker_process import BrokerProcess
 
@@ -87,6 +92,68 @@ def test_rules_and_board_speak_of_metrics_that_exist(metrics_url: str) -> None:
     used = {name for text in expressions for name in re.findall(r"\b(?:kafka|fencepost)_\w+", text)}
     assert len(expressions) > 10
     assert used <= known
+
+
+def firing(alert: str, look: Look) -> set[tuple[str, ...]]:
+    """The label sets for which a rule of the form NAME > NUMBER is true of one look."""
+    text = (REPOSITORY / "monitoring/alerts.yml").read_text()
+    rule = re.search(rf"alert: {alert}\n(?:\s*#.*\n)*\s*expr: (\w+) > (\d+)\n\s*(?!for:)", text)
+    assert rule is not None, "a rule of another form needs another evaluation here"
+    collector = ClusterCollector()
+    collector.last = look
+    return {
+        tuple(sample.labels.values())
+        for family in collector.collect()
+        for sample in family.samples
+        if sample.name == rule[1] and sample.value > int(rule[2])
+    }
+
+
+def test_readers_are_held_back_by_one_old_transaction_and_not_by_overlapping_young_ones(broker: BrokerProcess) -> None:
+    """Evaluates the rule's own expression; the clock goes on by itself between the looks at what stays open."""
+    young, old = "overlapping", "held-back"
+
+    async def scenario() -> None:
+        async with (
+            ClusterView(broker.bootstrap_servers) as view,
+            AsyncClient(broker.bootstrap_servers) as client,
+        ):
+            for topic in (young, old):
+                await view.create_topic(NewTopic(topic, 1))
+            producers = [client.producer(f"{young}-{number}") for number in range(2)]
+            for producer in producers:
+                await producer.init()
+
+            async def begin(producer: AsyncTransactionalProducer) -> None:
+                await producer.begin()
+                await producer.send(young, b"x", partition=0)
+                await producer.flush()
+
+            await begin(producers[0])
+            for turn in range(6):
+                # The next one has begun before this one ends: something is open at every look, and always young.
+                await begin(producers[(turn + 1) % 2])
+                await producers[turn % 2].commit()
+                seen = await look(view)
+                at = seen.offsets[TopicPartition(young, 0)]
+                assert at.last_stable_offset < at.high_watermark
+                assert firing("ReadersHeldBack", seen) == set()
+            await producers[0].commit()
+
+            stopped = client.producer(f"{old}-writer", transaction_timeout_ms=600_000)
+            await stopped.init()
+            await stopped.begin()
+            await stopped.send(old, b"x", partition=0, timestamp_ms=0)
+            await stopped.flush()
+            assert firing("ReadersHeldBack", await look(view)) == set(), "by the coordinator's clock, not the record's"
+            later = await look(view, lambda: time.time() + 400)
+            assert firing("ReadersHeldBack", later) == {(old, "0")}
+            await stopped.abort()
+            deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
+            while firing("ReadersHeldBack", await look(view, lambda: time.time() + 400)):
+                assert time.monotonic() < deadline
+
+    asyncio.run(scenario())
 
 
 def test_a_port_that_is_taken_is_said_so(command: Command, broker: BrokerProcess) -> None:

@@ -94,7 +94,7 @@ class Visit:
         return str(wanted.text_content())
 
     def check(self) -> None:
-        assert self.problems == []
+        assert self.problems == [], self.problems
         here = urlsplit(self.url).netloc
         elsewhere = [url for url in self.requests if urlsplit(url).netloc != here and not url.startswith("data:")]
         assert elsewhere == [], "nothing may be asked of another host"

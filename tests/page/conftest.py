@@ -15,7 +15,8 @@ from tests.peers.fencepost_process import FencepostProcess
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess]:
-    with FencepostProcess() as process:
+    # What is past its time-out stays as it is, so that the page can be asked to abort it.
+    with FencepostProcess({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}) as process:
         yield process
 
 

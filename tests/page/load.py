@@ -32,7 +32,14 @@ AT_ONCE = 500
 
 async def make_topics(bootstrap_servers: str) -> None:
     async with AsyncAdmin(bootstrap_servers) as admin:
-        for topic, partitions in (("orders", 3), ("payments", 2), ("purchases", 1), ("refunds", 1), ("parking", 1)):
+        for topic, partitions in (
+            ("orders", 3),
+            ("payments", 2),
+            ("purchases", 1),
+            ("refunds", 1),
+            ("parking", 1),
+            ("archive", 1),
+        ):
             await admin.create_topic(NewTopic(topic, partitions))
 
 
@@ -59,11 +66,17 @@ async def lay_scenes(bootstrap_servers: str) -> None:
 
 
 async def hold(
-    bootstrap_servers: str, transactional_id: str, topic: str, client_id: str, group: str | None = None
+    bootstrap_servers: str,
+    transactional_id: str,
+    topic: str,
+    client_id: str,
+    group: str | None = None,
+    timeout_ms: int = LONG_MS,
+    behind: int = 7,
 ) -> None:
     """A producer that goes away in the midst of a transaction, and others that go on behind it."""
     async with AsyncClient(bootstrap_servers, client_id=client_id) as client:
-        producer = client.producer(transactional_id, transaction_timeout_ms=LONG_MS)
+        producer = client.producer(transactional_id, transaction_timeout_ms=timeout_ms)
         await producer.init()
         await producer.begin()
         for at in range(12):
@@ -72,7 +85,7 @@ async def hold(
             await producer.send_offsets({TopicPartition("refunds", 0): CommittedOffset(25)}, group)
         await producer.flush()
     async with AsyncProducer(bootstrap_servers) as plain:
-        for at in range(7):
+        for at in range(behind):
             await plain.send(topic, b"behind it %d" % at, partition=0)
 
 

@@ -37,6 +37,13 @@ def load(broker: BrokerProcess) -> Iterator[Load]:
         yield load
 
 
+@pytest.fixture(scope="module")
+def ui(broker: BrokerProcess, load: Load) -> Iterator[UiProcess]:
+    """It calls stuck what the commands call stuck."""
+    with UiProcess(broker.bootstrap_servers, "--allow-actions", "--stuck-after", "10") as process:
+        yield process
+
+
 class Shift:
     """The commands that whoever is on call types, and what they answered."""
 
@@ -56,6 +63,7 @@ def _timeless(text: str) -> list[str]:
     """Without what differs from run to run: times, ages, numbers of producers, where lines break, and in a history what
     came first within a millisecond."""
     text = text.replace(FOOTNOTE, "")
+    text = re.sub(r"--bootstrap-server \S+", "--bootstrap-server ADDRESS", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)? (ms|s|min)\b( \d+ s\b)?", "AGE", text)
     text = re.sub(r"\bproducer( id)? \d+|\bid \d+,", "producer N", text)
@@ -73,6 +81,7 @@ def _compare_or_update(told: list[tuple[str, str]]) -> None:
 
         def renew(_: re.Match[str]) -> str:
             line, text = next(texts)
+            text = re.sub(r"--bootstrap-server \S+", "--bootstrap-server kafka:9092", text)
             return f"```\n$ fencepost {line}\n{text}```"
 
         DOCUMENT.write_text(BLOCK.sub(renew, document))
@@ -156,7 +165,7 @@ def test_an_incident_from_the_first_alarm_to_its_cause(
 def _stalled(here: Visit, shift: Shift, tmp_path: Path) -> None:
     here.go("transactions", NAME)
     here.wait_for_text("[data-verdict=stuck]", f"2 records wait behind {NAME}")
-    here.wait_for_text("[data-verdict=stuck]", f"fencepost txn abort {NAME}")
+    here.wait_for_text("[data-verdict=stuck]", f"fencepost explain --id --history {NAME}")
     here.picture("incident-stuck", tmp_path)
     page = here.go("partitions", TOPIC, "0")
     page.wait_for_selector("[data-strip] [data-kind=open]")

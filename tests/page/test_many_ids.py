@@ -21,7 +21,7 @@ def load(broker: BrokerProcess) -> Iterator[Load]:
     async def lay() -> None:
         await make_topics(broker.bootstrap_servers)
         await make_ids(broker.bootstrap_servers, IDS)
-        await hold(broker.bootstrap_servers, "parked", "parking", "valet")
+        await hold(broker.bootstrap_servers, "parked", "parking", "valet", timeout_ms=1)
 
     asyncio.run(lay())
     with Load(broker.bootstrap_servers) as load:
@@ -70,7 +70,7 @@ def test_ten_thousand_ids_are_paged_searched_and_sorted(here: Visit) -> None:
 
 def test_without_allow_actions_nothing_can_be_done(here: Visit) -> None:
     page = here.go("transactions", "parked")
-    here.wait_for_text("[data-verdict]", "fencepost txn abort parked")
+    here.wait_for_text("[data-verdict]", "fencepost txn abort parked --bootstrap-server 127.0.0.1:")
     assert page.get_by_role("button", name="Abort …").count() == 0
     status = page.evaluate("""async () => (await fetch("api/abort/plan", {
       method: "POST", headers: {"X-Fencepost": "1", "Content-Type": "application/json"},

@@ -145,9 +145,11 @@ def test_a_timeline_shows_states_lanes_markers_causes_and_epochs(here: Visit, tm
     here.picture("page-timeline", tmp_path)
 
 
-def test_a_stuck_transaction_comes_with_the_command_to_paste(here: Visit) -> None:
-    here.go("transactions", "billing")
-    here.wait_for_text("[data-verdict]", "fencepost txn abort billing")
+def test_a_stuck_transaction_comes_with_the_command_to_paste(here: Visit, broker: BrokerProcess) -> None:
+    page = here.go("transactions", "billing")
+    where = f"--bootstrap-server {broker.bootstrap_servers}"
+    here.wait_for_text("[data-verdict=stuck]", f"fencepost explain --id --history billing {where}")
+    assert page.get_by_role("button", name="Abort …").count() == 0, "its client may be at work until its time-out"
     facts = here.find("section[aria-label=Facts]").inner_text()
     assert "spark/app-7/billing/17 at 127.0.0.1" in facts, "the client is named"
     assert "purchases-0 (7 records wait)" in facts
@@ -212,6 +214,42 @@ def test_the_strip_shows_the_log_and_can_be_zoomed(here: Visit, tmp_path: Path) 
     here.wait_for_text("[data-window]", "following the end")
 
 
+def test_the_holder_is_named_however_far_the_log_has_gone_on(here: Visit, broker: BrokerProcess, apart: Apart) -> None:
+    apart.run(hold(broker.bootstrap_servers, "archivist", "archive", "night-shift", timeout_ms=1, behind=3_000))
+    page = here.go("partitions", "archive", "0")
+    here.wait_for_text(".head", "readers are held at 0 by archivist")
+    assert here.find("[data-strip] [data-kind=open]").count() == 0, "the strip is at the end, 3,000 offsets on"
+    page.get_by_role("button", name="What holds").click()
+    here.find("[data-strip] [data-kind=open]").first.click()
+    here.wait_for_text("[data-facts]", "archivist")
+    page.get_by_role("button", name="Abort …").click()
+    here.wait_for_text("[data-plan]", "archive-0")
+    page.get_by_role("button", name="Cancel").click()
+    # One that may still be at work is named, too, and not offered for an abort.
+    here.go("partitions", "purchases", "0")
+    here.wait_for_text(".head", "readers are held at 40 by billing")
+    here.find("[data-strip] [data-kind=open]").first.click()
+    here.wait_for_text("[data-facts]", "billing")
+    assert page.get_by_role("button", name="Abort …").count() == 0
+
+
+def test_the_partitions_are_those_of_the_users_topics_first(here: Visit) -> None:
+    page = here.go("partitions")
+    here.wait_for_text("main tr", "orders-0")
+    assert not [row for row in _rows(here) if row.startswith("__")]
+    here.wait_for_text(".table-end", "of internal topics not shown")
+    page.get_by_role("button", name="With internal").click()
+    here.wait_for_text("main tr", "__consumer_offsets-0")
+    assert _rows(here)[0].startswith("archive-0"), "they come last"
+    page.get_by_role("button", name="Held").click()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('main tbody tr')].every(row => /held/.test(row.innerText))"
+    )
+    names = {row.split()[0] for row in _rows(here)}
+    assert "purchases-0" in names
+    assert not [name for name in names if name.startswith(("orders", "payments"))], "ordinary transactions hold nobody"
+
+
 def test_groups_show_honest_lag_with_pending_offsets(here: Visit) -> None:
     here.go("groups")
     assert "auditors" in here.wait_for_text("main tr", "auditors")
@@ -249,7 +287,7 @@ def test_pipelines_show_batches_and_lag(here: Visit) -> None:
 def test_an_abort_shows_its_dry_run_and_wants_a_typed_name(
     here: Visit, broker: BrokerProcess, apart: Apart, tmp_path: Path
 ) -> None:
-    apart.run(hold(broker.bootstrap_servers, "parked", "parking", "valet"))
+    apart.run(hold(broker.bootstrap_servers, "parked", "parking", "valet", timeout_ms=1))
     assert apart.run(committed_values(broker.bootstrap_servers, "parking")) == [], "readers wait"
     page = here.go("transactions", "parked")
     page.get_by_role("button", name="Abort …").click()

@@ -17,7 +17,8 @@ PAGE_AT = re.compile(r"page at (http://\S+)\n")
 class UiProcess:
     def __init__(self, bootstrap_servers: str, *options: str) -> None:
         script = str(Path(sys.executable).with_name("fencepost"))
-        self._command = [script, "ui", "--bootstrap-server", bootstrap_servers, "--listen", "127.0.0.1:0", *options]
+        where = ["--bootstrap-server", bootstrap_servers, "--listen", "127.0.0.1:0"]
+        self._command = [script, "ui", *where, "--stuck-after", "1", *options]
         self.url = ""
 
     def __enter__(self) -> Self:

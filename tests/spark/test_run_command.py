@@ -19,7 +19,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need P
 
 from fencepost.cli.demo_audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
-from fencepost.client.values import NewTopic  # noqa: E402
+from fencepost.client.values import CommittedOffset, NewTopic, TopicPartition  # noqa: E402
 from fencepost.examples.shop import purchase  # noqa: E402
 from tests.peers.build import require_java  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
@@ -27,6 +27,7 @@ from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py")
+SHOP_TOPICS = ("purchases", "invoices", "shipments", "purchases.dlq")
 
 
 @pytest.fixture
@@ -121,6 +122,51 @@ def test_what_cannot_start_says_why_in_one_line(broker: FencepostProcess, tmp_pa
     broken.write_text("import nothing_of_this_name\n")
     assert "cannot be loaded: ModuleNotFoundError" in refusal(str(broken))
     assert "--checkpoint" in refusal(SHOP, "--bootstrap-server", broker.bootstrap_servers)
+
+
+def _run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("fencepost")), "run", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_sample_is_not_written_to_a_cluster_that_was_only_found_in_the_environment(
+    broker: FencepostProcess, tmp_path: Path
+) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        for topic in SHOP_TOPICS:
+            admin.create_topic(NewTopic(topic, 1))
+    found = {"FENCEPOST_BOOTSTRAP_SERVER": broker.bootstrap_servers}
+    for more in ((), ("--checkpoint", str(tmp_path / "place"))):
+        done = _run(SHOP, "--sample", "1000", "--until-caught-up", *more, **found)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "name the cluster with --bootstrap-server, or unset FENCEPOST_BOOTSTRAP_SERVER" in done.stderr
+        assert broker.bootstrap_servers in done.stderr
+    assert read_all(broker.bootstrap_servers, "purchases") == []
+
+
+def test_a_run_that_is_refused_has_written_no_sample_and_made_no_topic(
+    broker: FencepostProcess, tmp_path: Path
+) -> None:
+    named = ("--bootstrap-server", broker.bootstrap_servers, "--checkpoint", str(tmp_path / "place"))
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(NewTopic("purchases", 1))
+        missing = _run(SHOP, "--sample", "10", "--until-caught-up", *named)
+        assert "needs topics that" in missing.stderr, missing.stderr
+        assert missing.returncode == 1
+        # Another query has written under the name of this pipeline.
+        marker = json.dumps({"term": 1, "query": "of-another", "batch": 4})
+        reached = {TopicPartition("purchases", 0): CommittedOffset(0, metadata=marker)}
+        admin.commit_offsets("shop", reached)
+        foreign = _run(SHOP, "--sample", "10", "--create-topics", "1", "--until-caught-up", *named)
+        assert "was written by query of-another up to batch 4" in foreign.stderr, foreign.stderr
+        assert foreign.returncode == 1
+        assert [topic.name for topic in admin.list_topics() if not topic.is_internal] == ["purchases"]
+    assert read_all(broker.bootstrap_servers, "purchases") == []
 
 
 def _last(directory: Path) -> int:

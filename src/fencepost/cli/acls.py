@@ -16,7 +16,7 @@ from fencepost.cli.acl_rules import (
 )
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
 from fencepost.cli.options import Json
-from fencepost.cli.output import print_json, print_table, run_async
+from fencepost.cli.output import print_json, print_table, run_async, say
 from fencepost.wire.acls import (
     AclBinding,
     AclBindingFilter,
@@ -197,7 +197,7 @@ def _print(bindings: Sequence[AclBinding], word: str, as_json: bool) -> None:
         print_json({word: [_document(binding) for binding in bindings]})
         return
     if not bindings:
-        print("no rules" if word == "rules" else f"nothing {word}")
+        say("no rules" if word == "rules" else f"nothing {word}")
         return
     print_table(
         ("principal", "host", "may", "operation", "resource", "name", "pattern"),

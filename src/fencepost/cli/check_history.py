@@ -29,7 +29,7 @@ def check_history(
     """Look for lost, torn, repeated and misordered writes in a recorded history."""
     import gc
 
-    from fencepost.cli.output import CommandFailed, print_json
+    from fencepost.cli.output import CommandFailed, print_json, say
     from fencepost.history import HistoryError, check, read_files
     from fencepost.history.explaining import explain
     from fencepost.history.svg import draw_svg
@@ -53,5 +53,5 @@ def check_history(
         print_json(report.as_json())
     else:
         for line in explain(report, shown):
-            print(line)
+            say(line)
     raise typer.Exit(0 if report.is_clean else ANOMALIES_FOUND)

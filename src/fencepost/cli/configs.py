@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
 from fencepost.cli.options import Json, SetConfig, UnsetConfig, parse_assignments
-from fencepost.cli.output import print_json, print_table, run_async
+from fencepost.cli.output import print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
@@ -59,7 +59,7 @@ def describe(
         )
         return
     if not entries:
-        print("nothing is set here; --all shows the defaults")
+        say("nothing is set here; --all shows the defaults")
         return
     print_table(
         ("name", "value", "source", "changeable"),
@@ -121,7 +121,7 @@ def alter_resource(
         print_json({"type": resource_type.name.lower(), "name": name, "changed": changes})
         return
     for key, value in changes.items():
-        print(f"{subject}: {key} has its default again" if value is None else f"{subject}: {key}={value}")
+        say(f"{subject}: {key} has its default again" if value is None else f"{subject}: {key}={value}")
 
 
 def _resource(

@@ -5,7 +5,6 @@ A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost
 """
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli.options import DEFAULT_BOOTSTRAP_SERVER
-from fencepost.cli.output import CommandFailed
+from fencepost.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
@@ -52,9 +51,18 @@ def open_view(
 ) -> "ClusterView":
     """To be entered with `async with`."""
     from fencepost.inspect.cluster_view import ClusterView
+    from fencepost.inspect.command_line import CommandLine
 
     servers, settings = reach(bootstrap_server, command_config, profile, defaults)
-    return ClusterView(servers, **settings)
+    view = ClusterView(servers, **settings)
+    # Always the address: what stands in the environment of whoever pastes a command may be another cluster.
+    options = ["--bootstrap-server", servers]
+    if command_config is not None:
+        options += ["--command-config", str(command_config.absolute())]
+    if profile is not None:
+        options += ["--profile", profile]
+    view.command_line = CommandLine(tuple(options))
+    return view
 
 
 def open_admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":
@@ -114,5 +122,5 @@ def _known(settings: dict[str, str]) -> dict[str, Any]:
 
     foreign = [name for name in settings if not is_option(name)]
     if foreign:
-        print(f"ignored settings that this command does not use: {', '.join(foreign)}", file=sys.stderr)
+        say(f"ignored settings that this command does not use: {', '.join(foreign)}", is_error=True)
     return {name: value for name, value in settings.items() if name not in foreign}

@@ -1,7 +1,6 @@
 """`fencepost consume`: records to standard output, as values, with what else is asked for, or as JSON lines."""
 
 import base64
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, reach
 from fencepost.cli.options import parse_position
 from fencepost.cli.output import run_async
+from fencepost.terminal_text import json_text
 
 if TYPE_CHECKING:
     from fencepost.client.consumer import Position
@@ -150,7 +150,7 @@ def json_line(record: "ConsumedRecord") -> bytes:
         **_text("value", record.value),
         "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
     }
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json_text(document, separators=(",", ":")).encode() + b"\n"
 
 
 def _text(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -1,6 +1,5 @@
 """`fencepost dump`: what stands in the files of a log, and one transaction's trail through them."""
 
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.output import CommandFailed, print_json, print_table
+from fencepost.cli.output import CommandFailed, print_json, print_table, say
+from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
     from fencepost.inspect.trail import Trail
@@ -68,32 +68,28 @@ def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json
     problems: list[str] = []
     for file in [file for path in paths for file in files_at(path)]:
         if not as_json:
-            print(*heading(file), sep="\n")
+            for line in heading(file):
+                say(line)
         count = 0
         for row in rows_of(file, contents):
             if isinstance(row, Problem):
                 problems.append(f"{file}: {row.text}")
                 if as_json:
-                    print(json.dumps({"file": str(file), "problem": row.text}, ensure_ascii=False))
+                    print(json_text({"file": str(file), "problem": row.text}))
                 continue
             count += 1
             if as_json:
                 kind = kind_of(file)
-                print(json.dumps({"file": str(file), "kind": kind.value if kind else None, **row}, ensure_ascii=False))
+                print(json_text({"file": str(file), "kind": kind.value if kind else None, **row}))
             else:
                 for line in lines(row):
                     print(harmless(line) if guarded else line)
         if not as_json and not count and kind_of(file) is FileKind.OFFSET_INDEX:
-            print(f"{file} is empty.")
+            say(f"{file} is empty.")
     sys.stdout.flush()
     for problem in problems:
-        print(problem, file=sys.stderr)
+        say(problem, is_error=True)
     return FOUND if problems else 0
-
-
-def harmless(line: str) -> str:
-    """Records may hold anything; a terminal must not obey it."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 def _trail(paths: list[Path], who: str, as_json: bool) -> int:
@@ -130,7 +126,7 @@ def _print_trail(trail: "Trail") -> None:
         ],
     )
     if trail.changes:
-        print()
+        say()
         print_table(
             ("time", "transactional id", "state", "producer", "epoch", "partitions"),
             [
@@ -145,14 +141,14 @@ def _print_trail(trail: "Trail") -> None:
                 for each in trail.changes
             ],
         )
-    print()
+    say()
     if not trail.has_coordinator_log:
-        print("no __transaction_state here: whether open transactions hang cannot be told")
+        say("no __transaction_state here: whether open transactions hang cannot be told")
     for finding in trail.findings:
         name = finding.transactional_id or f"producer {finding.producer_id}"
-        print(f"{finding.kind}: {name}: {finding.text}")
+        say(f"{finding.kind}: {name}: {finding.text}")
     if not trail.findings:
-        print("nothing torn, hanging or ended twice")
+        say("nothing torn, hanging or ended twice")
 
 
 def time_text(timestamp_ms: int) -> str | None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
-from fencepost.cli.dump import FOUND, harmless
+from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, run_async
+from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.values import TopicPartition
@@ -74,7 +74,7 @@ def explain(
         print_json(found.document())
     else:
         for line in found.lines():
-            print(harmless(line))
+            say(line)
     raise typer.Exit(FOUND if found.is_stuck else 0)
 
 
@@ -112,22 +112,24 @@ async def _online(
             if part.holders and part.holders[0].coordinator
         }
         causes = {each: await causes_of(view, each) for each in sorted(ids)}
-        return ExplainedPartitions(facts, causes, now_ms, stuck_after_ms)
+        return ExplainedPartitions(facts, causes, now_ms, stuck_after_ms, view.command_line)
     assert what is not None
     described = await view.describe_transaction_if_known(what)
     if described is None:
         raise NothingKnown(f"{what!r} is neither a topic nor a transactional id of this cluster")
-    return ExplainedId(await explain_id(view, what, with_history=history), now_ms, stuck_after_ms)
+    return ExplainedId(await explain_id(view, what, with_history=history), now_ms, stuck_after_ms, view.command_line)
 
 
 def _offline(
     data: Path, what: str | None, producer_id: int | None, history: bool, is_id: bool, stuck_after_ms: int
 ) -> "Explained":
+    from fencepost.inspect.command_line import CommandLine
     from fencepost.inspect.explain_offline import DataDirectory
     from fencepost.inspect.explain_online import NothingKnown
     from fencepost.inspect.explain_text import ExplainedId, ExplainedPartitions
 
     directory = DataDirectory(data)
+    anywhere = CommandLine()  # a directory does not say where its cluster is
     now_ms = directory.as_of_ms
     if producer_id is not None:
         what, is_id = directory.id_of_producer(producer_id), True
@@ -145,8 +147,9 @@ def _offline(
             for part in facts
             if part.holders and part.holders[0].coordinator
         }
-        return ExplainedPartitions(facts, {each: directory.causes_of(each) for each in ids}, now_ms, stuck_after_ms)
-    return ExplainedId(directory.explain_id(what, with_history=history), now_ms, stuck_after_ms)
+        causes = {each: directory.causes_of(each) for each in ids}
+        return ExplainedPartitions(facts, causes, now_ms, stuck_after_ms, anywhere)
+    return ExplainedId(directory.explain_id(what, with_history=history), now_ms, stuck_after_ms, anywhere)
 
 
 def _named_partitions(what: str, topics: dict[str, list[int]]) -> "list[TopicPartition] | None":

@@ -1,13 +1,12 @@
 """`fencepost exporter`: Prometheus metrics about the transactions and groups of any cluster."""
 
 import asyncio
-import sys
 from typing import Annotated
 
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
-from fencepost.cli.output import CommandFailed, run_async
+from fencepost.cli.output import CommandFailed, run_async, say
 
 EPILOG = """\
 \b
@@ -49,7 +48,7 @@ def exporter(
             registry.register(collector)
             await serve_registry(registry, bound)
             host, port = bound.getsockname()[:2]
-            print(f"serving http://{host}:{port}/metrics", file=sys.stderr, flush=True)
+            say(f"serving http://{host}:{port}/metrics", is_error=True)
             await collector.keep_looking(view, interval)
 
     try:

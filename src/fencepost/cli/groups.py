@@ -10,7 +10,7 @@ from fencepost.cli.options import (
     parse_datetime,
     parse_topic_partitions,
 )
-from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
@@ -85,7 +85,7 @@ def describe(
     facts = [description.state, description.type]
     if description.assignor:
         facts.append(f"assignor {description.assignor}")
-    print(f"{group}  {', '.join(facts)}, coordinator {description.coordinator.node_id} at {description.coordinator}")
+    say(f"{group}  {', '.join(facts)}, coordinator {description.coordinator.node_id} at {description.coordinator}")
     print_table(
         ("topic", "partition", "committed", "end", "lag", "member"),
         [
@@ -171,7 +171,7 @@ def reset_offsets(
         return
     print_table(("topic", "partition", "old offset", "new offset"), rows)
     if not execute:
-        typer.echo("nothing was changed; add --execute to do it", err=True)
+        say("nothing was changed; add --execute to do it", is_error=True)
 
 
 @app.command()
@@ -194,7 +194,7 @@ def delete(
         print_json({"deleted": groups})
         return
     for group in groups:
-        print(f"deleted group {group}")
+        say(f"deleted group {group}")
 
 
 async def _check_inactive(admin: "AsyncAdmin", group: str) -> None:
@@ -236,17 +236,21 @@ async def _positions(admin: "AsyncAdmin", description: "GroupDescription") -> li
     partitions = sorted({*committed, *owners})
     living = [at for at in partitions if at.topic in there and at.partition in there[at.topic].partitions]
     ends = await admin.list_offsets(dict.fromkeys(living, int(Reset.LATEST))) if living else {}
+    fresh = [at for at in living if at not in committed]
+    # Where nothing is committed the worst case is counted: that consumers begin at the start of the log.
+    starts = await admin.list_offsets(dict.fromkeys(fresh, int(Reset.EARLIEST))) if fresh else {}
     positions = []
     for at in partitions:
         offset = committed[at].offset if at in committed else None
         end = ends[at].offset if at in ends else None
+        start = starts[at].offset if at in starts else offset
         positions.append(
             {
                 "topic": at.topic,
                 "partition": at.partition,
                 "committed_offset": offset,
                 "end_offset": end,
-                "lag": max(end - offset, 0) if end is not None and offset is not None else None,
+                "lag": max(end - start, 0) if end is not None and start is not None else None,
                 "member_id": owners.get(at),
             }
         )

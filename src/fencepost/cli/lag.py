@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
+from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.inspect.lag import PartitionLag
@@ -20,6 +21,8 @@ Examples:
 
 Markers, aborted records and compacted offsets are not records, so they are no lag. `3..5` means that three records will
 be read for certain and two more if open transactions commit; `<=900000` that it was too far to count without --exact.
+Where nothing is committed, lag is counted from the start of the log, as with auto.offset.reset=earliest.
+Exit status 3: offsets were deleted unread, or nothing is committed where there are records.
 """
 
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
@@ -55,9 +58,8 @@ def lag(
     found = run_async(work())
     if not found:
         raise CommandFailed(f"group {group!r} has committed no offset" + (" there" if topic else ""))
-    counted = [each for each in found if each.lag_min is not None]
-    total_min = sum(each.lag_min or 0 for each in counted)
-    total_max = sum(each.lag_max or 0 for each in counted)
+    total_min, total_max = sum(each.lag_min for each in found), sum(each.lag_max for each in found)
+    status = FOUND if any(each.needs_attention for each in found) else 0
     if as_json:
         print_json(
             {
@@ -68,7 +70,7 @@ def lag(
                 "partitions": [each.document() for each in found],
             }
         )
-        return
+        raise typer.Exit(status)
     print_table(
         ("topic", "partition", "committed", "stable", "end", "lag", "note"),
         [
@@ -84,12 +86,11 @@ def lag(
             for each in found
         ],
     )
-    print(f"{group} has {_span(total_min, total_max)} records to read")
+    say(f"{group} has {_span(total_min, total_max)} records to read")
+    raise typer.Exit(status)
 
 
 def lag_text(each: "PartitionLag") -> str:
-    if each.lag_min is None or each.lag_max is None:
-        return "-"
     if each.count is None:
         return f"<={each.lag_max}"
     return _span(each.lag_min, each.lag_max)
@@ -102,7 +103,7 @@ def _span(low: int, high: int) -> str:
 def _note(each: "PartitionLag") -> str:
     notes = []
     if each.committed_offset is None:
-        notes.append("nothing committed: auto.offset.reset decides")
+        notes.append(f"nothing committed: counted from {each.start_offset}, as auto.offset.reset=earliest reads")
     if each.count is not None and each.count.readable < each.count.certain:
         notes.append(f"{each.count.certain - each.count.readable} wait behind an open transaction")
     for pending in each.pending:

@@ -1,14 +1,20 @@
-"""How commands speak: tables for people, JSON for programs, one line for errors. Colour only on a terminal."""
+"""How commands speak: tables and lines for people, JSON for programs, one line for errors. Colour only on a terminal.
 
-import json
+Whatever is printed goes through here, so that a name which somebody else chose cannot speak to the terminal.
+"""
+
 import os
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from fencepost.terminal_text import harmless, json_text
+
 T = TypeVar("T")
 
 Cell = str | int | None
+COLUMN_WIDTH_MAX = 120
+"""A cell that is longer does not make the others wider."""
 
 
 class CommandFailed(Exception):
@@ -22,10 +28,15 @@ class CommandFailed(Exception):
 
 def report(message: str, advice: str = "") -> None:
     line = f"error: {message}" + (f"; {advice}" if advice else "")
-    line = " ".join(line.split())
+    line = harmless(" ".join(line.split()))
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         line = line.replace("error:", "\033[1;31merror:\033[0m", 1)
     print(line, file=sys.stderr)
+
+
+def say(text: str = "", *, is_error: bool = False) -> None:
+    """A line for people, on standard error where standard output is for something else."""
+    print(harmless(text), file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -35,19 +46,20 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "") -> None:
     """Aligned columns; on a terminal drawn by rich, in a pipe plain and as wide as they need."""
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    texts = [["-" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
+    title = harmless(title)
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]
     if sys.stdout.isatty():
         _print_rich(columns, texts, numeric, title)
         return
     if title:
         print(title)
-    widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
+    widths = [min(max(map(len, cells)), COLUMN_WIDTH_MAX) for cells in zip(columns, *texts, strict=True)]
     for row in [[column.upper() for column in columns], *texts]:
         cells = (
             cell.rjust(width) if right else cell.ljust(width)

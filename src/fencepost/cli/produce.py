@@ -10,7 +10,7 @@ import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, reach
 from fencepost.cli.options import parse_assignments
-from fencepost.cli.output import CommandFailed, print_json, run_async
+from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.values import RecordMetadata
@@ -72,7 +72,7 @@ def produce(
     if as_json:
         print_json(document)
     elif sys.stderr.isatty():
-        typer.echo(f"wrote {written.records} records to {topic}", err=True)
+        say(f"wrote {written.records} records to {topic}", is_error=True)
 
 
 class LineSplitter:
@@ -173,7 +173,7 @@ async def _produce(
 
     is_typed = os.isatty(descriptor)
     if is_typed:
-        typer.echo("type one record per line; control-D ends", err=True)
+        say("type one record per line; control-D ends", is_error=True)
     with _Progress(descriptor, is_typed) as advance:
         async with AsyncProducer(
             servers, compression=Codec(codec), linger_ms=0 if is_typed else 5, **settings

@@ -1,20 +1,20 @@
 """`fencepost run`: a pipeline from a file, with a line that says how it goes, until it is caught up or interrupted."""
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fencepost.cli.options import parse_assignments
-from fencepost.cli.output import CommandFailed, report
+from fencepost.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from fencepost.spark.pipelines import Pipeline
+    from fencepost.spark.starting import StartOptions
 
 EPILOG = """\
 \b
@@ -32,6 +32,7 @@ line, and so is the end.
 
 
 def run(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Python file with a @pipeline.")],
     name: Annotated[
         str | None, typer.Option("--pipeline", metavar="NAME", help="Which, if the file has several.")
@@ -58,7 +59,12 @@ def run(
     rows_per_batch: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="At most so many rows a batch.")
     ] = None,
-    sample: Annotated[int, typer.Option(min=0, metavar="N", help="First write N rows of sample input.")] = 0,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="First write N made-up rows, to a broker of its own or that of --bootstrap-server."
+        ),
+    ] = 0,
     create_topics: Annotated[int, typer.Option(min=0, metavar="N", help="Make missing topics, of N partitions.")] = 0,
     conf: Annotated[list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several.")] = [],  # noqa: B006
     kafka: Annotated[
@@ -70,24 +76,34 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document per batch and line.")] = False,
 ) -> None:
     """Run a pipeline from a file, exactly once."""
-    from fencepost.cli.run_file import load_pipeline
-    from fencepost.cli.run_view import view
     from fencepost.spark.errors import FencepostSparkError
 
+    source = context.get_parameter_source("bootstrap_server")
+    if sample and source is not None and source.name == "ENVIRONMENT":
+        raise typer.BadParameter(
+            f"it writes made-up rows, and not to a cluster that was only found in the environment ({bootstrap_server}):"
+            " name the cluster with --bootstrap-server, or unset FENCEPOST_BOOTSTRAP_SERVER for a broker of its own",
+            param_hint="--sample",
+        )
     if bootstrap_server is not None and checkpoint is None:
         raise typer.BadParameter(
             "say where Spark shall keep its place, in a directory that outlives the run", param_hint="--checkpoint"
         )
     spark_settings, client_settings = parse_assignments(conf, "--conf"), parse_assignments(kafka, "--kafka")
-    shown = view(as_json=as_json)
     try:
-        pipeline = load_pipeline(file, name)
-        with _surroundings(pipeline, bootstrap_server, checkpoint, create_topics, client_settings) as (servers, place):
-            if sample:
-                _write_sample(pipeline, servers, client_settings, sample)
-            shown.starting(pipeline, servers)
-            from fencepost.spark.starting import StartOptions
+        _require_spark()
+        from fencepost.cli.run_file import load_pipeline
+        from fencepost.cli.run_view import view
+        from fencepost.spark.starting import StartOptions
 
+        pipeline = load_pipeline(file, name)
+        if sample and pipeline.sample_row is None:
+            raise CommandFailed(
+                f"pipeline {pipeline.name} declares no sample input", f"add a function with @{pipeline.name}.sample"
+            )
+        shown = view(as_json=as_json)
+        with _surroundings(pipeline, bootstrap_server, checkpoint, create_topics) as (servers, place):
+            shown.starting(pipeline, servers)
             options = StartOptions(
                 bootstrap_servers=servers,
                 checkpoint=place,
@@ -96,12 +112,35 @@ def run(
                 kafka=client_settings,
                 adopt=adopt,
             )
-            _run(pipeline, options, master, spark_settings, shown)
+            changes = _Changes(create_topics if bootstrap_server is not None else 0, sample)
+            _run(pipeline, options, master, spark_settings, shown, changes)
     except FencepostSparkError as error:
         raise CommandFailed(error.fact, error.advice) from None
 
 
-def _run(pipeline: "Pipeline", options: Any, master: str | None, conf: dict[str, str], shown: Any) -> None:
+def _require_spark() -> None:
+    from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_pyspark
+
+    require_pyspark(PYSPARK_FOR_SOURCE, "a pipeline")
+    require_arrow()
+
+
+class _Changes(NamedTuple):
+    """What is changed in the cluster before the query starts."""
+
+    topic_partitions: int
+    """Of missing topics; 0: they are not made."""
+    sample_rows: int
+
+
+def _run(
+    pipeline: "Pipeline",
+    options: "StartOptions",
+    master: str | None,
+    conf: dict[str, str],
+    shown: Any,
+    changes: _Changes,
+) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -113,6 +152,7 @@ def _run(pipeline: "Pipeline", options: Any, master: str | None, conf: dict[str,
         # Spark's own handler cancels every job; it is set when a session starts, so ours comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: _interrupted(asked_to_stop))
+        _prepare(pipeline, spark, options, changes)
         running = Run(pipeline, spark, options)
         for progress in running.progress():
             if progress is not None:
@@ -130,6 +170,21 @@ def _run(pipeline: "Pipeline", options: Any, master: str | None, conf: dict[str,
     shown.ended(interrupted=asked_to_stop.is_set())
 
 
+def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes: _Changes) -> None:
+    """A run that would be refused leaves the cluster as it was."""
+    from fencepost.spark.starting import check_formats, check_ownership, record_limits
+
+    if changes.topic_partitions or changes.sample_rows:
+        check_formats(pipeline)
+        check_ownership(pipeline, spark, options)
+    if changes.topic_partitions:
+        topics = [*pipeline.definition.sources, *pipeline.definition.topics]
+        _create_topics(options.bootstrap_servers, topics, changes.topic_partitions, options.kafka)
+    if changes.sample_rows:
+        record_limits(pipeline, options)  # refuses topics that are missing
+        _write_sample(pipeline, options.bootstrap_servers, options.kafka, changes.sample_rows)
+
+
 def _interrupted(asked_to_stop: threading.Event) -> None:
     if asked_to_stop.is_set():
         raise KeyboardInterrupt
@@ -142,7 +197,6 @@ def _surroundings(
     bootstrap_server: str | None,
     checkpoint: str | None,
     create_topics: int,
-    kafka: dict[str, str],
 ) -> Iterator[tuple[str, str]]:
     """The cluster and the checkpoint: those that were given, or a broker of its own and a place beside it."""
     import shutil
@@ -151,8 +205,6 @@ def _surroundings(
     topics = [*pipeline.definition.sources, *pipeline.definition.topics]
     if bootstrap_server is not None:
         assert checkpoint is not None
-        if create_topics:
-            _create_topics(bootstrap_server, topics, create_topics, kafka)
         yield bootstrap_server, checkpoint
         return
     from fencepost import Broker
@@ -188,11 +240,8 @@ def _write_sample(pipeline: "Pipeline", servers: str, kafka: dict[str, str], cou
     from fencepost.client.blocking import Producer
     from fencepost.spark.testing import encoded_row
 
-    if pipeline.sample_row is None:
-        report(f"pipeline {pipeline.name} declares no sample input", f"add a function with @{pipeline.name}.sample")
-        raise typer.Exit(1)
+    assert pipeline.sample_row is not None
     with Producer(servers, **kafka) as producer:
         for number in range(count):
             producer.send(pipeline.definition.sources[0], encoded_row(pipeline, pipeline.sample_row(number)))
         producer.flush()
-    sys.stdout.flush()

@@ -1,8 +1,10 @@
 """What `fencepost run` shows: one moving line on a terminal, a line per batch in a pipe, JSON lines for programs."""
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.output import say
+from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
     from fencepost.spark.batch_states import BatchState
@@ -47,7 +49,7 @@ class View:
         self._print(line(self, progress))
 
     def _print(self, text: str) -> None:
-        print(text, flush=True)
+        say(text)
 
 
 class TerminalView(View):
@@ -70,7 +72,7 @@ class TerminalView(View):
             self._write(f"{self._text}  |  batch {state.batch}: transaction {state.transaction}")
 
     def _write(self, text: str) -> None:
-        print(f"\r\033[K{text}", end="", flush=True)
+        print(f"\r\033[K{harmless(text)}", end="", flush=True)
         self._is_open = True
 
     def _print(self, text: str) -> None:
@@ -111,7 +113,7 @@ class JsonView(View):
         self._emit(event="batch", **progress.document())
 
     def _emit(self, **document: Any) -> None:
-        print(json.dumps(document), flush=True)
+        print(json_text(document), flush=True)
 
 
 def line(view: View, progress: "Progress") -> str:

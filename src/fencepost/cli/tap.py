@@ -11,7 +11,8 @@ import typer
 
 from fencepost.cli.connection import CommandConfig, Profile, client_settings
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
+from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
     from fencepost.tap.calls import Call, Recording
@@ -119,7 +120,7 @@ async def _tap(
     server = Tap(upstream, listen, observe, with_contents=contents, encryption=encryption)
     try:
         await server.start()
-        print("listening on {}:{}".format(*server.address), file=sys.stderr, flush=True)
+        say("listening on {}:{}".format(*server.address), is_error=True)
         while True:
             await asyncio.sleep(HELD_CHECK_SECONDS)
             printer.look_for_held(time.time())
@@ -133,9 +134,7 @@ async def _tap(
 
 class _JsonPrinter:
     def take(self, line: dict[str, Any]) -> None:
-        import json
-
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        print(json_text(line), flush=True)
 
     def look_for_held(self, now: float) -> None:
         pass
@@ -172,12 +171,14 @@ class _LanePrinter:
 
         for name in call.transactional_ids:
             if name != self._last_id:
-                print("\n" + "\n".join(heading(name, [call])))
+                for text in ("", *heading(name, [call])):
+                    say(text)
                 self._last_id = name
             print(_coloured(line(call, now), call), flush=True)
 
 
 def _coloured(text: str, call: "Call") -> str:
+    text = harmless(text)
     if not sys.stdout.isatty() or not (call.errors or call.lost or call.answered_at is None):
         return text
     return f"\033[33m{text}\033[0m"
@@ -206,7 +207,7 @@ def show(
         print_json([_document(call) for call in calls])
         return
     for text in heading(transactional_id, calls):
-        print(text)
+        say(text)
     for call in calls:
         print(_coloured(line(call), call))
 

@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
 from fencepost.cli.options import Json, SetConfig, UnsetConfig, parse_assignments
-from fencepost.cli.output import print_json, print_table, run_async
+from fencepost.cli.output import print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
@@ -82,9 +82,9 @@ def create(
         return
     for topic in made:
         if topic["created"]:
-            print(f"created topic {topic['name']} with {_count(topic['partitions'], 'partition')}")
+            say(f"created topic {topic['name']} with {_count(topic['partitions'], 'partition')}")
         else:
-            print(f"topic {topic['name']} exists already")
+            say(f"topic {topic['name']} exists already")
 
 
 @app.command("list")
@@ -135,10 +135,10 @@ def describe(
         return
     for at, topic in enumerate(described):
         if at:
-            print()
-        print(f"{topic['name']}  id {topic['topic_id']}, {_count(len(topic['partitions']), 'partition')}")
+            say()
+        say(f"{topic['name']}  id {topic['topic_id']}, {_count(len(topic['partitions']), 'partition')}")
         for name, value in topic["configs"].items():
-            print(f"  {name}={value}")
+            say(f"  {name}={value}")
         print_table(
             ("partition", "leader", "earliest", "latest", "replicas", "in sync"),
             [
@@ -204,7 +204,7 @@ def delete(
         print_json({"topics": gone})
         return
     for topic in gone:
-        print(f"deleted topic {topic['name']}" if topic["deleted"] else f"topic {topic['name']} does not exist")
+        say(f"deleted topic {topic['name']}" if topic["deleted"] else f"topic {topic['name']} does not exist")
 
 
 @app.command("add-partitions")
@@ -228,7 +228,7 @@ def add_partitions(
     if as_json:
         print_json({"name": name, "partitions": partitions})
     else:
-        print(f"topic {name} has {_count(partitions, 'partition')} now")
+        say(f"topic {name} has {_count(partitions, 'partition')} now")
 
 
 def topic_id_text(topic_id: bytes) -> str:

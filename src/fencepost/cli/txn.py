@@ -8,7 +8,7 @@ import typer
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
 from fencepost.cli.dump import FOUND, time_text
 from fencepost.cli.options import Json
-from fencepost.cli.output import CommandFailed, print_json, print_table, run_async
+from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
@@ -108,13 +108,13 @@ def describe(
             }
         )
         return
-    print(
+    say(
         f"{transactional_id}  {description.state}, producer {description.producer_id} epoch"
         f" {description.producer_epoch}, time-out {seconds(description.timeout_ms)},"
         f" coordinator {description.coordinator_id}"
     )
     if age_ms is not None:
-        print(f"began {time_text(description.start_ms)}, {seconds(age_ms)} ago")
+        say(f"began {time_text(description.start_ms)}, {seconds(age_ms)} ago")
     print_table(
         ("topic", "partition", "open from"),
         [(at.topic, at.partition, starts.get(at)) for at in description.partitions],
@@ -132,10 +132,12 @@ def find_hanging(
 ) -> None:
     """Find open transactions that no coordinator will end, in every partition of the cluster."""
 
+    view = open_view(bootstrap_server, command_config, profile)
+
     async def work() -> "tuple[list[HangingTransaction], dict[TopicPartition, ClientError]]":
         from fencepost.inspect.hanging import find_hanging
 
-        async with open_view(bootstrap_server, command_config, profile) as view:
+        async with view:
             return await find_hanging(view, topic)
 
     found, refused = run_async(work())
@@ -165,12 +167,11 @@ def find_hanging(
             ],
         )
         for partition, why in refused.items():
-            print(f"could not look at {partition}: {why}")
+            say(f"could not look at {partition}: {why}")
         for each in found[:1]:
-            print(
-                f"the oldest is ended by: fencepost txn abort --topic {each.partition.topic}"
-                f" --partition {each.partition.partition} --start-offset {each.start_offset}"
-            )
+            at = each.partition
+            place = ("--topic", at.topic, "--partition", str(at.partition), "--start-offset", str(each.start_offset))
+            say(f"the oldest is ended by: {view.command_line('txn', 'abort', *place)}")
     raise typer.Exit(FOUND if found else 0)
 
 
@@ -206,7 +207,7 @@ def abort(
         return
     _print_effects(effects, execute)
     if not execute:
-        typer.echo("nothing was changed; add --execute to do it", err=True)
+        say("nothing was changed; add --execute to do it", is_error=True)
 
 
 async def _abort_id(view: "ClusterView", transactional_id: str, execute: bool) -> "list[AbortEffect]":
@@ -257,9 +258,9 @@ def _print_effects(effects: "list[AbortEffect]", executed: bool) -> None:
     )
     for each in effects:
         for pending in each.vanishing_offsets:
-            print(f"the offset {pending.offset} of group {pending.group_id} for {pending.partition} vanishes")
+            say(f"the offset {pending.offset} of group {pending.group_id} for {pending.partition} vanishes")
     if executed:
-        print("aborted")
+        say("aborted")
 
 
 def seconds(milliseconds: int) -> str:

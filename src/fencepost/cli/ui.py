@@ -2,13 +2,12 @@
 
 import secrets
 import socket
-import sys
 from typing import Annotated
 
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
-from fencepost.cli.output import CommandFailed, run_async
+from fencepost.cli.output import CommandFailed, run_async, say
 
 EPILOG = """\
 \b
@@ -35,6 +34,10 @@ def ui(
             help="What the page asks for. Off loopback one is made up if none is given.",
         ),
     ] = None,
+    stuck_after: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="A transaction may hold readers for so long before it is shown."),
+    ] = 10.0,
     allow_host: Annotated[
         list[str], typer.Option(metavar="NAME", help="A name the page is reached by, besides its address.")
     ] = [],  # noqa: B006
@@ -65,8 +68,8 @@ def ui(
 
         needed = token or (None if is_loopback(listener.host) else secrets.token_urlsafe(24))
         view = open_view(bootstrap_server, command_config, profile, {**PATIENCE, "client.id": "fencepost-ui"})
-        page = Page(view, are_actions_allowed=allow_actions)
-        page.watch.say = lambda text: print(text, file=sys.stderr, flush=True)
+        page = Page(view, are_actions_allowed=allow_actions, stuck_after_ms=round(stuck_after * 1000))
+        page.watch.say = lambda text: say(text, is_error=True)
         await serve_page(page, bound, ServerOptions(listener.host, needed, allow_host, parent_fd))
 
     try:

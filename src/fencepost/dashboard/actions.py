@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.client.values import TopicPartition, TransactionDescription
-from fencepost.dashboard.page import BadParameter, NotThere
+from fencepost.dashboard.names import full_name
+from fencepost.dashboard.page import BadParameter, NotThere, Page, check_name
 from fencepost.inspect.abort_plan import AbortEffect, plan_abort
 from fencepost.inspect.aborting import NothingToAbort, abort_hanging, force_abort, hanging_at, open_parts
-from fencepost.inspect.cluster_view import ClusterView, OpenTransaction
+from fencepost.inspect.cluster_view import OpenTransaction
 
 
 class PlanChanged(Exception):
@@ -81,12 +82,15 @@ def _records(count: int) -> str:
     return "1 record" if count == 1 else f"{count} records"
 
 
-async def make_plan(view: ClusterView, asked: Mapping[str, Any]) -> AbortPlan:
+async def make_plan(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
+    view = page.view
     transactional_id = asked.get("transactional_id")
     try:
         if transactional_id is not None:
             if not isinstance(transactional_id, str) or not transactional_id:
                 raise BadParameter("transactional_id must be a text")
+            check_name(transactional_id, "transactional_id")
+            transactional_id = full_name(transactional_id, page.watch.model.rows)
             if await view.describe_transaction_if_known(transactional_id) is None:
                 raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
             description, opened = await open_parts(view, transactional_id)
@@ -94,14 +98,17 @@ async def make_plan(view: ClusterView, asked: Mapping[str, Any]) -> AbortPlan:
         topic, partition, start = asked.get("topic"), asked.get("partition"), asked.get("start_offset")
         if not isinstance(topic, str) or not isinstance(partition, int) or not isinstance(start, int):
             raise BadParameter("give transactional_id, or topic, partition and start_offset")
+        check_name(topic, "topic")
+        if not 0 <= partition < 2**31 or not 0 <= start < 2**63:
+            raise BadParameter("partition and start_offset are numbers that a partition and an offset can have")
         hanging = [await hanging_at(view, TopicPartition(topic, partition), start)]
         return AbortPlan(None, hanging, await plan_abort(view, hanging))
     except NothingToAbort as error:
         raise PlanChanged(str(error)) from None
 
 
-async def execute(view: ClusterView, asked: Mapping[str, Any]) -> AbortPlan:
-    plan = await make_plan(view, asked)
+async def execute(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
+    plan, view = await make_plan(page, asked), page.view
     if asked.get("confirm") != plan.confirm:
         raise PlanChanged("it is not the transaction that the plan was made for: another epoch, or another transaction")
     if plan.description is not None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -18,6 +20,7 @@ from fencepost.client.errors import ClientError
 from fencepost.dashboard import actions
 from fencepost.dashboard.failures import Failure, failure_of
 from fencepost.dashboard.guard import AllowedHosts, Guard, Token, cookie_name
+from fencepost.dashboard.names import readable
 from fencepost.dashboard.page import BadParameter, NotThere, Page, Parameters
 from fencepost.dashboard.subscriptions import STREAMS_MAX, Subscription, Subscriptions, TooManyStreams
 from fencepost.dashboard.views.registry import VIEWS
@@ -25,12 +28,29 @@ from fencepost.dashboard.views.session import locked_session, session
 
 STATIC = Path(__file__).parent / "static"
 BODY_MAX_BYTES = 64 * 1024
+BODY_SECONDS = 10.0
+FAREWELL_SECONDS = 1.0
 EXPECTED = (ClientError, BadParameter, NotThere, actions.PlanChanged)
 Handler = Callable[[Request], Awaitable[Response]]
 
 ACTIONS_FORBIDDEN = Failure(
     403, "this page may only look", "start it with `fencepost ui --allow-actions` (or `serve --ui-allow-actions`)"
 )
+
+
+class NameConvertor(Convertor[str]):
+    """The rest of a path, whatever it is: line feeds and slashes are parts of names, too."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", NameConvertor())
 
 
 class DashboardApp:
@@ -51,17 +71,17 @@ class DashboardApp:
             Route("/api/session", self._guarded(self._log_in), methods=["POST"]),
             Route("/api/overview", self._view("overview")),
             Route("/api/transactions", self._view("transactions")),
-            Route("/api/transactions/{id:path}", self._view("transaction")),
+            Route("/api/transactions/{id:name}", self._view("transaction")),
             Route("/api/partitions", self._view("partitions")),
             Route("/api/partitions/{topic}/{partition}/strip", self._view("strip")),
             Route("/api/groups", self._view("groups")),
-            Route("/api/groups/{id:path}", self._view("group")),
+            Route("/api/groups/{id:name}", self._view("group")),
             Route("/api/producers", self._view("producers")),
             Route("/api/pipelines", self._view("pipelines")),
             Route("/api/events", self._guarded(self._events)),
             Route("/api/abort/plan", self._guarded(self._plan_abort), methods=["POST"]),
             Route("/api/abort", self._guarded(self._abort), methods=["POST"]),
-            Route("/api/{rest:path}", self._guarded(self._nothing)),
+            Route("/api/{rest:name}", self._guarded(self._nothing)),
             Route("/", self._index),
             Mount("/", StaticFiles(directory=STATIC, check_dir=False)),
         ]
@@ -82,7 +102,7 @@ class DashboardApp:
 
     def _view(self, name: str) -> Handler:
         async def answer(request: Request) -> Response:
-            return JSONResponse(await self._document(name, {**request.query_params, **request.path_params}))
+            return _answer(await self._document(name, {**request.query_params, **request.path_params}))
 
         return self._guarded(answer)
 
@@ -120,21 +140,25 @@ class DashboardApp:
         given = dict(request.query_params)
         view = given.pop("view", "")
         try:
-            return EventStream(self.subscriptions.open(view, given))
+            return EventStream(self.subscriptions.open(view, given, _client(request)))
         except TooManyStreams:
-            return _failed(Failure(503, f"{STREAMS_MAX} streams are open already", "close some of the pages"))
+            return _failed(
+                Failure(
+                    503, f"{STREAMS_MAX} streams are open already, and others have fewer", "close some of the pages"
+                )
+            )
 
     async def _plan_abort(self, request: Request) -> Response:
         if not self._page.are_actions_allowed:
             return _failed(ACTIONS_FORBIDDEN)
-        plan = await actions.make_plan(self._page.view, await _body(request))
-        return JSONResponse(plan.document())
+        plan = await actions.make_plan(self._page, await _body(request))
+        return _answer(plan.document())
 
     async def _abort(self, request: Request) -> Response:
         if not self._page.are_actions_allowed:
             return _failed(ACTIONS_FORBIDDEN)
-        plan = await actions.execute(self._page.view, await _body(request))
-        return JSONResponse({"executed": True, "effects": [each.document() for each in plan.effects]})
+        plan = await actions.execute(self._page, await _body(request))
+        return _answer({"executed": True, "effects": [each.document() for each in plan.effects]})
 
     async def _nothing(self, request: Request) -> Response:
         raise NotThere(f"there is nothing at {request.url.path}")
@@ -163,12 +187,16 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_disconnected(receive))
+        ended = asyncio.create_task(self._subscription.ended())
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((sending, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
+            if ended in done:
+                # One that does not read cannot be told, and is not waited for.
+                await asyncio.wait((sending, leaving), timeout=FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sending.cancel()
-            leaving.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            for task in (sending, leaving, ended):
+                task.cancel()
+            await asyncio.gather(sending, leaving, ended, return_exceptions=True)
             self._subscription.close()
 
     async def _send(self, send: Send) -> None:
@@ -187,11 +215,16 @@ async def _disconnected(receive: Receive) -> None:
 async def _body(request: Request) -> dict[str, Any]:
     taken = bytearray()
     try:
-        async for chunk in request.stream():
-            taken += chunk
-            if len(taken) > BODY_MAX_BYTES:
-                raise BadParameter("the body is too large")
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                taken += chunk
+                if len(taken) > BODY_MAX_BYTES:
+                    raise BadParameter("the body is too large")
         found = json.loads(bytes(taken) or b"{}")
+    except TimeoutError:
+        raise BadParameter("the body did not come in time") from None
+    except RecursionError:
+        raise BadParameter("the body is nested too deeply") from None
     except (ValueError, ClientDisconnect):
         raise BadParameter("the body is not JSON") from None
     if not isinstance(found, dict):
@@ -199,6 +232,20 @@ async def _body(request: Request) -> dict[str, Any]:
     return found
 
 
+def _answer(document: dict[str, Any]) -> Response:
+    return JSONResponse(readable(document))
+
+
+def _client(request: Request) -> str:
+    """Who asks, as far as addresses tell: in IPv6 a machine may have any of a network's."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if address.version == 6 else host
+
+
 def _failed(failure: Failure, since_ms: int | None = None) -> Response:
-    document = {**failure.document(), "status": failure.status, "since_ms": since_ms}
+    document = {**readable(failure.document()), "status": failure.status, "since_ms": since_ms}
     return JSONResponse(document, failure.status)

@@ -10,6 +10,10 @@ from fencepost.inspect.causes import causes_of
 from fencepost.inspect.cluster_view import ClusterView
 
 NAMES_MAX = 20_000
+NAME_BYTES_MAX = 32_767
+"""Of a string in Kafka's protocol."""
+STUCK_AFTER_MS = 10_000
+"""A transaction may hold readers for so long: that is ordinary life."""
 
 
 class BadParameter(Exception):
@@ -18,6 +22,12 @@ class BadParameter(Exception):
 
 class NotThere(Exception):
     """What was asked for is not there."""
+
+
+def check_name(text: str, what: str) -> None:
+    """A broker closes the connection of whoever asks for a name that cannot be, and others wait for that connection."""
+    if len(text.encode("utf-8", "replace")) > NAME_BYTES_MAX:
+        raise BadParameter(f"{what} is longer than any name can be ({NAME_BYTES_MAX} bytes)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +43,7 @@ class Parameters:
         found = self.text(*names)
         if not found:
             raise BadParameter(f"{names[0]} is missing")
+        check_name(found, names[0])
         return found
 
     def number(self, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -58,10 +69,16 @@ class Parameters:
 
 class Page:
     def __init__(
-        self, view: ClusterView, *, are_actions_allowed: bool = False, now_ms: Callable[[], int] = wall_ms
+        self,
+        view: ClusterView,
+        *,
+        are_actions_allowed: bool = False,
+        stuck_after_ms: int = STUCK_AFTER_MS,
+        now_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.view = view
         self.are_actions_allowed = are_actions_allowed
+        self.stuck_after_ms = stuck_after_ms
         self.now_ms = now_ms
         self.watch = Watch(view, now_ms)
         self.survey = Survey(view, now_ms)

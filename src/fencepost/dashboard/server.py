@@ -11,12 +11,14 @@ from urllib.parse import quote
 import uvicorn
 
 from fencepost.dashboard.app import DashboardApp
+from fencepost.dashboard.connections import GivingWay
 from fencepost.dashboard.guard import ANY_ADDRESS
 from fencepost.dashboard.page import Page
 
 LINGER_SECONDS = 1
 """At the end: for answers under way."""
-CONNECTIONS_MAX = 256
+BACKLOG = 256
+"""Connections that wait to be accepted; as many are accepted at a time, before idle ones have given way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,14 @@ async def serve_page(page: Page, bound: socket.socket, options: ServerOptions) -
     app = DashboardApp(page, options.host, port, options.token, options.allowed_hosts)
     config = uvicorn.Config(
         app.asgi,
-        http="h11",
+        http=GivingWay,
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=LINGER_SECONDS,
     )
     server = _Server(config, app, f"page at {page_url(options.host, port, options.token)}")

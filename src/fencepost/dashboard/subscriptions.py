@@ -6,11 +6,13 @@ A looker gets the newest document, not all of them: one that reads slowly misses
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from fencepost.client.errors import ClientError
 from fencepost.dashboard.failures import Failure, failure_of
+from fencepost.dashboard.names import readable
 from fencepost.dashboard.page import BadParameter, NotThere, Page, Parameters
 from fencepost.dashboard.views.registry import VIEWS
 
@@ -24,7 +26,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class TooManyStreams(Exception):
-    """So many look already that nobody else may."""
+    """So many look already, and this client has no fewer streams than the others."""
 
 
 class _Shared:
@@ -66,6 +68,7 @@ class _Shared:
             await asyncio.sleep(max(interval - took, min(took * (1 / SHARE_MAX - 1), PAUSE_MAX_SECONDS)))
 
     async def _offer(self, document: dict[str, Any]) -> None:
+        document = readable(document)
         # The time alone is no news.
         text = json.dumps({**document, "at_ms": 0}, separators=(",", ":"))
         if text != self._last or self._failed:
@@ -75,7 +78,7 @@ class _Shared:
     async def _fail(self, failure: Failure) -> None:
         if self._failed_since_ms is None:
             self._failed_since_ms = self._page.now_ms()
-        document = {**failure.document(), "status": failure.status, "since_ms": self._failed_since_ms}
+        document = {**readable(failure.document()), "status": failure.status, "since_ms": self._failed_since_ms}
         text = json.dumps(document, separators=(",", ":"))
         if text != self._failed:
             self._failed = text
@@ -91,21 +94,22 @@ class _Shared:
 class Subscription:
     """One stream: the events of one view, and a sign of life when there are none."""
 
-    def __init__(self, shared: _Shared, closing: asyncio.Event, leave: Callable[[], None]) -> None:
+    def __init__(self, shared: _Shared, client: str, leave: "Callable[[Subscription], None]") -> None:
         self._shared = shared
-        self._closing = closing
+        self.client = client
         self._leave = leave
+        self._ended = asyncio.Event()
         self._seen = 0
 
     async def events(self) -> AsyncGenerator[str, None]:
         yield "retry: 1000\n\n"
-        closing = asyncio.create_task(self._closing.wait())
+        ended = asyncio.create_task(self._ended.wait())
         waiting: asyncio.Task[tuple[int, str]] | None = None
         try:
-            while not self._closing.is_set():
+            while not self._ended.is_set():
                 waiting = waiting or asyncio.create_task(self._shared.next_event(self._seen))
                 await asyncio.wait(
-                    (waiting, closing, self._shared.task),
+                    (waiting, ended, self._shared.task),
                     timeout=HEARTBEAT_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -114,34 +118,45 @@ class Subscription:
                     yield event
                 elif self._shared.task.done():
                     return
-                elif not closing.done():
+                elif not ended.done():
                     yield ": still here\n\n"
         finally:
-            closing.cancel()
+            ended.cancel()
             if waiting is not None:
                 waiting.cancel()
 
+    async def ended(self) -> None:
+        await self._ended.wait()
+
+    def end(self) -> None:
+        """No more events; whoever reads them closes."""
+        self._ended.set()
+
     def close(self) -> None:
-        self._leave()
+        self._leave(self)
 
 
 class Subscriptions:
+    """All streams. When there are too many, a client with fewer takes the place of one with more."""
+
     def __init__(self, page: Page) -> None:
         self._page = page
         self._shared: dict[Key, _Shared] = {}
-        self._closing = asyncio.Event()
+        self._open: dict[Subscription, None] = {}
+        """In the order in which they came; without those that had to make room and are not closed yet."""
         self.streams = 0
+        self._is_closed = False
 
     @property
     def document_makers(self) -> int:
         return len(self._shared)
 
-    def open(self, view: str, given: dict[str, str]) -> Subscription:
+    def open(self, view: str, given: dict[str, str], client: str = "") -> Subscription:
         """To be closed by whoever opened it. Raises what cannot be: too many, or no such view."""
         if view not in VIEWS:
             raise BadParameter(f"view={view} is none of {', '.join(VIEWS)}")
-        if self.streams >= STREAMS_MAX:
-            raise TooManyStreams
+        if len(self._open) >= STREAMS_MAX:
+            self._make_room(client)
         key = (view, tuple(sorted(given.items())))
         shared = self._shared.get(key)
         if shared is None:
@@ -150,7 +165,8 @@ class Subscriptions:
         self.streams += 1
         self._page.watch.looked_at(1)
 
-        def leave() -> None:
+        def leave(subscription: Subscription) -> None:
+            self._open.pop(subscription, None)
             self.streams -= 1
             self._page.watch.looked_at(-1)
             shared.lookers -= 1
@@ -158,8 +174,23 @@ class Subscriptions:
                 shared.task.cancel()
                 self._shared.pop(key, None)
 
-        return Subscription(shared, self._closing, leave)
+        opened = Subscription(shared, client, leave)
+        self._open[opened] = None
+        if self._is_closed:
+            opened.end()
+        return opened
+
+    def _make_room(self, client: str) -> None:
+        counts = Counter(each.client for each in self._open)
+        greediest, most = counts.most_common(1)[0]
+        if most <= counts[client] + 1:
+            raise TooManyStreams
+        oldest = next(each for each in self._open if each.client == greediest)
+        del self._open[oldest]
+        oldest.end()
 
     def close(self) -> None:
         """Every stream ends now."""
-        self._closing.set()
+        self._is_closed = True
+        for each in self._open:
+            each.end()

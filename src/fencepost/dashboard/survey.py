@@ -23,7 +23,6 @@ SHARE_MAX = 0.05
 """Of the time may be spent on surveys: a large cluster is surveyed less often."""
 HOLDERS_PER_SURVEY_MAX = 10
 HELD_SHOWN_MAX = 50
-HELD_AFTER_MS = 1_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,31 +148,42 @@ class Survey:
                 producer.producer_id, producer.producer_epoch, times[each]
             )
 
-    def held(self, model: TransactionModel) -> list[dict[str, Any]]:
-        """Held partitions, the longest held first. Under load every partition is held for a moment: that is no news."""
+    def held(self, model: TransactionModel, after_ms: int) -> dict[TopicPartition, dict[str, Any]]:
+        """Partitions that are held for longer than is ordinary, the longest first.
+
+        Under load nearly every partition is held for a moment: that is no news.
+        """
         now_ms = self._now_ms()
-        rows: list[dict[str, Any]] = []
+        rows: list[tuple[TopicPartition, dict[str, Any]]] = []
         for at, since in self._held.items():
+            if since.surveys < 2:
+                continue  # another transaction may hold it at the next look: then nothing stands still
             surveyed = self.partitions[at]
             holder = self._holders.get((at, since.last_stable_offset))
             row = model.holder_of(at) if holder is None else model.row_of_producer(holder.producer_id)
-            start_ms = since.since_ms if holder is None else holder.start_ms
+            if row is not None and (row.start_ms is None or row.start_ms > since.since_ms):
+                row = None  # it has gone on since: this is not the transaction that the survey met
+            start_ms = since.since_ms
             if row is not None and row.start_ms is not None:
                 start_ms = row.start_ms
-            rows.append(
-                {
-                    "topic": at.topic,
-                    "partition": at.partition,
-                    "last_stable_offset": since.last_stable_offset,
-                    "high_watermark": surveyed.offsets.high_watermark,
-                    "transactional_id": None if row is None else row.transactional_id,
-                    "producer_id": row.producer_id if row else holder.producer_id if holder else None,
-                    "start_ms": start_ms,
-                    "age_ms": None if start_ms is None else max(now_ms - start_ms, 0),
-                }
-            )
-        long_held = [row for row in rows if row["age_ms"] is None or row["age_ms"] >= HELD_AFTER_MS]
-        return sorted(long_held, key=lambda row: (-(row["age_ms"] or 0), row["topic"], row["partition"]))
+            elif holder is not None and holder.start_ms is not None:
+                start_ms = min(holder.start_ms, start_ms)
+            # By the time of the survey: it may have ended since.
+            if self.at_ms - start_ms < after_ms:
+                continue
+            document = {
+                "topic": at.topic,
+                "partition": at.partition,
+                "last_stable_offset": since.last_stable_offset,
+                "high_watermark": surveyed.offsets.high_watermark,
+                "transactional_id": None if row is None else row.transactional_id,
+                "producer_id": row.producer_id if row else holder.producer_id if holder else None,
+                "start_ms": start_ms,
+                "age_ms": max(now_ms - start_ms, 0),
+            }
+            rows.append((at, document))
+        rows.sort(key=lambda each: (-each[1]["age_ms"], each[0]))
+        return dict(rows)
 
     def open_count(self, at: TopicPartition, model: TransactionModel) -> int:
         """Open transactions there; one that no coordinator knows of is counted once it has been found."""

@@ -50,7 +50,7 @@ async def hanging_at(view: ClusterView, partition: TopicPartition, start_offset:
     if why_hanging(found, description) is None and listing is not None:
         raise NothingToAbort(
             f"the transaction at {start_offset} does not hang: its coordinator will end it; to end it now:"
-            f" fencepost txn abort {listing.transactional_id}"
+            f" {view.command_line('txn', 'abort', argument=listing.transactional_id)}"
         )
     return found
 

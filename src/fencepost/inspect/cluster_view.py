@@ -22,6 +22,7 @@ from fencepost.client.values import (
     TransactionListing,
 )
 from fencepost.client.verdicts import STALE_LEADER, check
+from fencepost.inspect.command_line import CommandLine
 from fencepost.inspect.partition_scan import PartitionScan
 from fencepost.wire import messages
 from fencepost.wire.batch import (
@@ -94,6 +95,9 @@ def java_hash(text: str) -> int:
 
 
 class ClusterView(AsyncAdmin):
+    command_line = CommandLine()
+    """How a command to paste reaches this cluster."""
+
     @property
     def cluster(self) -> Cluster:
         return self._cluster
@@ -263,15 +267,19 @@ class ClusterView(AsyncAdmin):
             scan.feed(header, batch.marker())
         return scan
 
-    async def timestamp_at(self, partition: TopicPartition, offset: int) -> int | None:
-        """The time of the batch at an offset; None if it is not there any more."""
+    async def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
+        """The batch at an offset; None if it is not there any more."""
         try:
             stretch = await self.fetch(partition, offset, max_bytes=1)
         except BrokerError as error:
             if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return None
             raise
-        return stretch.batches[0].header.base_timestamp if stretch.batches else None
+        return stretch.batches[0].header if stretch.batches else None
+
+    async def timestamp_at(self, partition: TopicPartition, offset: int) -> int | None:
+        header = await self.batch_at(partition, offset)
+        return None if header is None else header.base_timestamp
 
     async def gather_timestamps(self, opened: Iterable[OpenTransaction]) -> dict[OpenTransaction, int | None]:
         listed = list(opened)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fencepost.inspect.causes import Cause
+from fencepost.inspect.command_line import CommandLine
 from fencepost.inspect.explain_online import IdFacts
 from fencepost.inspect.explanation import (
     NEVER_MS,
@@ -18,6 +19,7 @@ from fencepost.inspect.explanation import (
     judge_partition,
     spark_words,
 )
+from fencepost.terminal_text import harmless
 
 NO_JOURNAL = "not recorded by this broker: only Fencepost keeps causes and clients"
 FOOTNOTE = "* recorded by Fencepost; Apache Kafka keeps no such record"
@@ -47,8 +49,9 @@ class ExplainedPartitions:
         causes: Mapping[str, list[Cause] | None],
         now_ms: int,
         stuck_after_ms: int,
+        command_line: CommandLine,
     ) -> None:
-        self._judged = [(each, judge_partition(each, now_ms, stuck_after_ms)) for each in facts]
+        self._judged = [(each, judge_partition(each, now_ms, stuck_after_ms, command_line)) for each in facts]
         self._causes = causes
         self._now_ms = now_ms
 
@@ -77,7 +80,7 @@ class ExplainedPartitions:
 
 
 class ExplainedId:
-    def __init__(self, facts: IdFacts, now_ms: int, stuck_after_ms: int) -> None:
+    def __init__(self, facts: IdFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> None:
         self._facts = facts
         self._now_ms = now_ms
         own = facts.coordinator.producer_id
@@ -87,7 +90,7 @@ class ExplainedId:
             for holder in part.holders
             if holder.producer_id == own
         ]
-        self._judgement = judge_id(facts.coordinator, parts, now_ms, stuck_after_ms)
+        self._judgement = judge_id(facts.coordinator, parts, now_ms, stuck_after_ms, command_line)
 
     @property
     def is_stuck(self) -> bool:
@@ -102,7 +105,7 @@ class ExplainedId:
 
     def lines(self) -> Iterator[str]:
         facts, coordinator = self._facts, self._facts.coordinator
-        yield f"{coordinator.transactional_id}  {_verdict(self._judgement)}: {self._judgement.reason}"
+        yield harmless(f"{coordinator.transactional_id}  {_verdict(self._judgement)}: {self._judgement.reason}")
         where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
         yield from _field("state", f"{coordinator.state}{where}")
         yield from _field("producer", f"id {coordinator.producer_id}, epoch {coordinator.producer_epoch}")
@@ -225,7 +228,7 @@ def _field(name: str, text: str) -> Iterator[str]:
 
 def _wrapped(front: str, text: str) -> Iterator[str]:
     width = max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH_MIN)
-    lines = textwrap.wrap(text, width - len(front), break_on_hyphens=False, break_long_words=False)
+    lines = textwrap.wrap(harmless(text), width - len(front), break_on_hyphens=False, break_long_words=False)
     for at, line in enumerate(lines):
         yield (front if at == 0 else " " * len(front)) + line
 

@@ -5,12 +5,12 @@ Values and rules only; who gathers the facts is `explain_online` and `explain_of
 
 import dataclasses
 import re
-import shlex
 from typing import Any
 
 from fencepost.client.values import TopicPartition
 from fencepost.inspect.causes import Cause
 from fencepost.inspect.cluster_view import PartitionOffsets
+from fencepost.inspect.command_line import CommandLine
 from fencepost.inspect.state_changes import ONGOING, PREPARED
 
 NEVER_MS = 2**31 - 1
@@ -77,6 +77,8 @@ class Judgement:
     next_command: str | None = None
     """The safest thing to do, to paste."""
     next_text: str = ""
+    is_abort_offered: bool = False
+    """Only for what hangs, and for what is open past its time-out: anything else its client may still be working on."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -84,6 +86,7 @@ class Judgement:
             "reason": self.reason,
             "next_command": self.next_command,
             "next": self.next_text,
+            "is_abort_offered": self.is_abort_offered,
         }
 
 
@@ -121,7 +124,7 @@ class PartitionFacts:
         }
 
 
-def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int) -> Judgement:
+def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> Judgement:
     if facts.first_unstable_offset is None:
         return Judgement(False, "nothing holds the readers")
     if facts.not_seen is not None:
@@ -134,20 +137,24 @@ def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int) -> 
     if not facts.holders:
         return Judgement(False, "the last transaction is being completed")
     holder = facts.holders[0]
-    return judge_holder(holder, facts.waiting_records, now_ms, stuck_after_ms)
+    return judge_holder(holder, facts.waiting_records, now_ms, stuck_after_ms, command_line)
 
 
-def judge_holder(holder: Holder, waiting_records: int, now_ms: int, stuck_after_ms: int) -> Judgement:
+def judge_holder(
+    holder: Holder, waiting_records: int, now_ms: int, stuck_after_ms: int, command_line: CommandLine
+) -> Judgement:
     behind = (
         f"{waiting_records} records wait behind {holder.name}" if waiting_records else f"readers are at {holder.name}"
     )
     if holder.hanging_because is not None:
-        place = f"--topic {shlex.quote(holder.partition.topic)} --partition {holder.partition.partition}"
+        at = holder.partition
+        place = ("--topic", at.topic, "--partition", str(at.partition), "--start-offset", str(holder.start_offset))
         return Judgement(
             True,
             f"{behind}, which hangs: {holder.hanging_because}",
-            f"fencepost txn abort {place} --start-offset {holder.start_offset}",
+            command_line("txn", "abort", *place),
             "no coordinator will end it; this shows what an abort would do, with --execute it does it",
+            is_abort_offered=True,
         )
     assert holder.coordinator is not None, "a transaction that does not hang has a coordinator"
     coordinator = holder.coordinator
@@ -158,41 +165,61 @@ def judge_holder(holder: Holder, waiting_records: int, now_ms: int, stuck_after_
         return Judgement(
             is_stuck,
             f"{behind}, which is decided ({coordinator.state}) and lacks markers in {owed}",
-            f"fencepost txn describe {shlex.quote(coordinator.transactional_id)}",
+            command_line("txn", "describe", argument=coordinator.transactional_id),
             "the coordinator repeats the markers until every leader has taken its own: look at those brokers",
         )
-    is_timed_out = age_ms > coordinator.timeout_ms
-    if coordinator.timeout_ms == NEVER_MS:
-        advice = "it takes part in a two-phase commit and never times out: ask its transaction manager first"
-    elif is_timed_out:
-        advice = "its time-out has passed, and the coordinator has not acted; this shows what an abort would do"
-    else:
-        left = (coordinator.timeout_ms - age_ms) / 1000
-        advice = f"its coordinator aborts it in about {left:.0f} s; this shows what an abort now would do"
-    return Judgement(
-        (is_stuck and waiting_records > 0) or is_timed_out,
-        f"{behind}, open for {age_ms / 1000:.1f} s",
-        f"fencepost txn abort {shlex.quote(coordinator.transactional_id)}",
-        advice,
-    )
+    is_stuck = (is_stuck and waiting_records > 0) or _is_past_time_out(coordinator, age_ms)
+    return _judge_open(coordinator, f"{behind}, open for {age_ms / 1000:.1f} s", age_ms, is_stuck, command_line)
 
 
-def judge_id(coordinator: Coordinator, parts: list[tuple[Holder, int]], now_ms: int, stuck_after_ms: int) -> Judgement:
+def judge_id(
+    coordinator: Coordinator,
+    parts: list[tuple[Holder, int]],
+    now_ms: int,
+    stuck_after_ms: int,
+    command_line: CommandLine,
+) -> Judgement:
     """`parts` are its open transaction in each partition, with the records that wait behind it there."""
     if coordinator.state not in (ONGOING, *PREPARED):
         return Judgement(False, f"no transaction is open; the last state is {coordinator.state}")
-    judged = [judge_holder(holder, waiting, now_ms, stuck_after_ms) for holder, waiting in parts]
+    judged = [judge_holder(holder, waiting, now_ms, stuck_after_ms, command_line) for holder, waiting in parts]
     worst = max(
         zip(judged, parts, strict=True), key=lambda each: (each[0].is_stuck, each[1][1]), default=None
     )  # fmt: skip
     if worst is not None:
         return worst[0]
     age_ms = now_ms - coordinator.start_ms
-    return Judgement(
-        age_ms > coordinator.timeout_ms or (coordinator.state in PREPARED and age_ms >= stuck_after_ms),
-        f"{coordinator.state} for {age_ms / 1000:.1f} s, without records in any partition",
-        f"fencepost txn abort {shlex.quote(coordinator.transactional_id)}" if coordinator.state == ONGOING else None,
-    )
+    reason = f"{coordinator.state} for {age_ms / 1000:.1f} s, without records in any partition"
+    if coordinator.state in PREPARED:
+        return Judgement(age_ms >= stuck_after_ms, reason)
+    return _judge_open(coordinator, reason, age_ms, _is_past_time_out(coordinator, age_ms), command_line)
+
+
+def _is_past_time_out(coordinator: Coordinator, age_ms: int) -> bool:
+    return coordinator.timeout_ms != NEVER_MS and age_ms > coordinator.timeout_ms
+
+
+def _judge_open(
+    coordinator: Coordinator, reason: str, age_ms: int, is_stuck: bool, command_line: CommandLine
+) -> Judgement:
+    """Of a transaction that is Ongoing. Before its time-out nobody but its client knows whether it is still at work."""
+    name = coordinator.transactional_id
+    if _is_past_time_out(coordinator, age_ms):
+        return Judgement(
+            is_stuck,
+            reason,
+            command_line("txn", "abort", argument=name),
+            "its time-out has passed, and the coordinator has not acted; this shows what an abort would do",
+            is_abort_offered=True,
+        )
+    history = command_line("explain", "--id", "--history", argument=name) if is_stuck else None
+    if coordinator.timeout_ms == NEVER_MS:
+        advice = "it takes part in a two-phase commit and never times out: ask its transaction manager"
+        return Judgement(is_stuck, reason, history, advice)
+    advice = f"its coordinator aborts it in about {(coordinator.timeout_ms - age_ms) / 1000:.0f} s"
+    if is_stuck:
+        advice += ", and until then its client may be at work: ask the client before you abort it"
+    return Judgement(is_stuck, reason, history, advice)
 
 
 def client_of(causes: list[Cause] | None, producer_epoch: int) -> str | None:

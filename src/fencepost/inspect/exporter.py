@@ -7,18 +7,19 @@ numbers of the last one are left out rather than repeated, and `fencepost_export
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.values import TopicPartition, TransactionDescription
+from fencepost.client.values import IsolationLevel, Reset, TopicPartition, TransactionDescription
 from fencepost.inspect.cluster_view import HIDDEN, ClusterView, PartitionOffsets
 from fencepost.inspect.hanging import HangingTransaction, find_hanging
 from fencepost.inspect.lag import PartitionLag, group_lag
 from fencepost.inspect.state_changes import ONGOING, PREPARED
 
 INTERVAL_SECONDS = 15.0
+HELD_AT_ONCE = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,13 +33,15 @@ class Look:
     """Transactional ids by the state of their transaction."""
     open: list[TransactionDescription]
     hanging: list[HangingTransaction]
+    held_since: dict[TopicPartition, float]
+    """Partitions whose readers wait for an open transaction, and when that one began."""
     groups: dict[str, list[PartitionLag]]
     unseen: int
     """Partitions and groups that the cluster would not show."""
 
 
-async def look(view: ClusterView) -> Look:
-    began, now = time.monotonic(), time.time()
+async def look(view: ClusterView, clock: Callable[[], float] = time.time) -> Look:
+    began, now = time.monotonic(), clock()
     partitions = [TopicPartition(topic.name, at) for topic in await view.list_topics() for at in topic.partitions]
     offsets = await view.offsets(partitions)
     listed = await view.list_transactions()
@@ -57,7 +60,30 @@ async def look(view: ClusterView) -> Look:
                 raise
             unseen += 1
     opened = [each for each in described if each is not None]
-    return Look(now, time.monotonic() - began, offsets, states, opened, hanging, groups, unseen)
+    held_since = await _held_since(view, offsets, opened, now)
+    return Look(now, time.monotonic() - began, offsets, states, opened, hanging, held_since, groups, unseen)
+
+
+async def _held_since(
+    view: ClusterView,
+    offsets: dict[TopicPartition, PartitionOffsets],
+    opened: list[TransactionDescription],
+    now: float,
+) -> dict[TopicPartition, float]:
+    """By the coordinator's clock where it knows the transaction, else by its first batch."""
+    starts = {(at, each.producer_id): each.start_ms for each in opened if each.start_ms > 0 for at in each.partitions}
+    held = [at for at, found in offsets.items() if found.last_stable_offset < found.high_watermark]
+    found: dict[TopicPartition, float] = {}
+    for first in range(0, len(held), HELD_AT_ONCE):
+        some = held[first : first + HELD_AT_ONCE]
+        batches = await asyncio.gather(*(view.batch_at(at, offsets[at].last_stable_offset) for at in some))
+        for at, header in zip(some, batches, strict=True):
+            # What is not of a transaction is what came before the next one: the last has ended meanwhile.
+            if header is not None and header.is_transactional and not header.is_control:
+                found[at] = min(starts.get((at, header.producer_id), header.base_timestamp) / 1000, now)
+    # Whoever ended since the offsets were asked for holds nobody.
+    again = await view.list_offsets(dict.fromkeys(found, int(Reset.LATEST)), IsolationLevel.READ_COMMITTED)
+    return {at: since for at, since in found.items() if again[at].offset == offsets[at].last_stable_offset}
 
 
 class ClusterCollector:
@@ -114,8 +140,17 @@ class ClusterCollector:
             key = [at.topic, str(at.partition)]
             stable.add_metric(key, offsets.last_stable_offset)
             behind.add_metric(key, offsets.high_watermark - offsets.last_stable_offset)
+        held = GaugeMetricFamily(
+            "kafka_partition_readers_held_seconds",
+            "Age of the transaction that readers of committed records wait for; 0 if they do not wait.",
+            labels=labels,
+        )
+        for at in sorted(last.offsets):
+            since = last.held_since.get(at)
+            held.add_metric([at.topic, str(at.partition)], 0.0 if since is None else last.at_seconds - since)
         yield stable
         yield behind
+        yield held
 
     def _groups(self, last: Look) -> Iterator[Metric]:
         labels = ["group", "topic", "partition"]
@@ -127,9 +162,8 @@ class ClusterCollector:
         for group, partitions in sorted(last.groups.items()):
             for each in partitions:
                 key = [group, each.partition.topic, str(each.partition.partition)]
-                if each.lag_min is not None and each.lag_max is not None:
-                    least.add_metric(key, each.lag_min)
-                    most.add_metric(key, each.lag_max)
+                least.add_metric(key, each.lag_min)
+                most.add_metric(key, each.lag_max)
                 pending.add_metric(key, int(each.is_unstable))
         yield least
         yield most

@@ -3,6 +3,9 @@
 Offsets are taken by markers, by aborted records and by what compaction removed; none of these will ever be read. What
 open transactions hold may or may not be read, so while there are any the answer is two numbers.
 
+Where nothing is committed, the group's consumers begin where their `auto.offset.reset` says, which no broker knows. Lag
+is counted from the start of the log then: `earliest`, the worst case. Consumers set to `latest` read less.
+
 All of it is one snapshot: the log up to the high watermark that was asked for first.
 """
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from fencepost.client import apis
 from fencepost.client.fetched import VisibleBatches
-from fencepost.client.values import CommittedOffset, CoordinatorKind, IsolationLevel, TopicPartition
+from fencepost.client.values import CoordinatorKind, IsolationLevel, TopicPartition
 from fencepost.client.verdicts import check
 from fencepost.inspect.cluster_view import ClusterView, PartitionOffsets, records_from
 from fencepost.inspect.pending_offsets import PendingOffset, pending_of_group
@@ -39,26 +42,31 @@ class PartitionLag:
     committed_offset: int | None
     offsets: PartitionOffsets
     count: RecordCount | None
-    """None when nothing is committed, or when it was too far to count."""
+    """None when it was too far to count."""
     is_unstable: bool
     """An open transaction will change the committed offset."""
     pending: tuple[PendingOffset, ...] = ()
     member_id: str | None = None
 
     @property
-    def lag_min(self) -> int | None:
-        if self.committed_offset is None:
-            return None
+    def start_offset(self) -> int:
+        """Where the group goes on reading; where nothing is committed, the start of the log."""
+        return start_of(self.committed_offset, self.offsets)
+
+    @property
+    def lag_min(self) -> int:
         return 0 if self.count is None else self.count.certain
 
     @property
-    def lag_max(self) -> int | None:
-        if self.committed_offset is None:
-            return None
+    def lag_max(self) -> int:
         if self.count is None:
-            start = max(self.committed_offset, self.offsets.log_start_offset)
-            return max(self.offsets.high_watermark - start, 0)
+            return max(self.offsets.high_watermark - self.start_offset, 0)
         return self.count.certain + self.count.possible
+
+    @property
+    def needs_attention(self) -> bool:
+        """Records were deleted unread, or records are there and nothing was ever committed."""
+        return self.lost_offsets > 0 or (self.committed_offset is None and self.lag_max > 0)
 
     @property
     def lost_offsets(self) -> int:
@@ -72,6 +80,7 @@ class PartitionLag:
             "topic": self.partition.topic,
             "partition": self.partition.partition,
             "committed_offset": self.committed_offset,
+            "start_offset": self.start_offset,
             "log_start_offset": self.offsets.log_start_offset,
             "last_stable_offset": self.offsets.last_stable_offset,
             "high_watermark": self.offsets.high_watermark,
@@ -85,6 +94,12 @@ class PartitionLag:
             "pending_offsets": [each.document() for each in self.pending],
             "member_id": self.member_id,
         }
+
+
+def start_of(committed_offset: int | None, offsets: PartitionOffsets) -> int:
+    if committed_offset is None:
+        return offsets.log_start_offset
+    return max(committed_offset, offsets.log_start_offset)
 
 
 async def group_lag(
@@ -110,15 +125,13 @@ async def group_lag(
     offsets = await view.offsets(partitions)
     found = []
     for at in partitions:
-        count = None
-        if at in committed:
-            count = await _count_if_near(view, at, committed[at], offsets[at], isolation_level, is_exact)
+        offset = committed[at].offset if at in committed else None
         found.append(
             PartitionLag(
                 at,
-                committed[at].offset if at in committed else None,
+                offset,
                 offsets[at],
-                count,
+                await _count_if_near(view, at, offset, offsets[at], isolation_level, is_exact),
                 at in unstable,
                 tuple(each for each in pending or () if each.partition == at),
                 owners.get(at),
@@ -130,12 +143,12 @@ async def group_lag(
 async def _count_if_near(
     view: ClusterView,
     partition: TopicPartition,
-    committed: CommittedOffset,
+    committed_offset: int | None,
     offsets: PartitionOffsets,
     isolation_level: IsolationLevel,
     is_exact: bool,
 ) -> RecordCount | None:
-    start = max(committed.offset, offsets.log_start_offset)
+    start = start_of(committed_offset, offsets)
     if not is_exact and offsets.high_watermark - start > COUNTED_OFFSETS_MAX:
         return None
     return await count_records(view, partition, start, offsets, isolation_level)

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.client.errors import ClientError
 from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
-from fencepost.client.values import TopicPartition
+from fencepost.client.values import GroupMember, TopicPartition
 from fencepost.spark import write_errors
 from fencepost.spark.errors import (
     FencedBySuccessor,
@@ -73,6 +73,15 @@ class Committed:
         return sum(self.records.values())
 
 
+def refuse_members(group_id: str, members: Sequence[GroupMember]) -> None:
+    if members:
+        who = ", ".join(sorted({member.client_id for member in members}))
+        raise GroupInUse(
+            f"group {group_id!r} has members ({who}); their commits would destroy the sink's",
+            "stop these consumers, or give the sink another name",
+        )
+
+
 class Attempts:
     def __init__(self, spark: Any, run: QueryRun, settings: SinkSettings, batch: Batch) -> None:
         self._spark = spark
@@ -100,13 +109,7 @@ class Attempts:
 
     def _check_ownership(self) -> None:
         """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
-        members = self._run.producer.members(self._batch.group_id)
-        if members:
-            who = ", ".join(sorted({member.client_id for member in members}))
-            raise GroupInUse(
-                f"group {self._batch.group_id!r} has members ({who}); their commits would destroy the sink's",
-                "stop these consumers, or give the sink another name",
-            )
+        refuse_members(self._batch.group_id, self._run.producer.members(self._batch.group_id))
         self._decide(stable=False)
 
     def _decide(self, *, stable: bool) -> Decision:

@@ -35,6 +35,17 @@ class Checkpoint:
     def query_id(self) -> str:
         return str(json.loads(self._read("metadata"))["id"])
 
+    def query_id_if_begun(self) -> str | None:
+        """None before the first run of the query: Spark has written nothing there yet."""
+        parsed = urlparse(self.location)
+        if parsed.scheme in ("", "file"):
+            directory = Path(unquote(parsed.path) if parsed.scheme else self.location)
+            return self.query_id() if (directory / "metadata").exists() else None
+        context = self._spark.sparkContext
+        file = context._jvm.org.apache.hadoop.fs.Path(f"{self.location}/metadata")
+        is_there = file.getFileSystem(context._jsc.hadoopConfiguration()).exists(file)
+        return self.query_id() if is_there else None
+
     def offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         """Where the batch ends, of all its sources that look like Kafka; the smaller where two read one partition."""
         return parse_offsets(self._read(f"offsets/{batch_id}"))

@@ -16,6 +16,7 @@ JAVA_VERSION_MIN = 17
 PYSPARK_FOR_SINK = (3, 5)
 PYSPARK_FOR_SOURCE = (4, 2)
 _JAVA_TIMEOUT_SECONDS = 60
+INSTALL_EXTRA = "install the extra `spark`: pip install 'fencepost[spark]', or in a checkout pip install '.[spark]'"
 
 
 def require_java() -> None:
@@ -55,7 +56,7 @@ def require_pyspark(minimum: tuple[int, int] = PYSPARK_FOR_SINK, purpose: str = 
     try:
         from pyspark import __version__
     except ImportError:
-        raise RequirementNotMet("PySpark is not installed", "pip install 'fencepost[spark]'") from None
+        raise RequirementNotMet("PySpark is not installed", INSTALL_EXTRA) from None
     found = tuple(int(part) for part in re.findall(r"\d+", __version__)[:2])
     version = (found[0], found[1])
     if version < minimum:
@@ -70,9 +71,7 @@ def require_arrow() -> None:
         import numba  # noqa: F401
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise RequirementNotMet(
-            f"{error.name} is not installed", "pip install 'fencepost[spark]', on the executors too"
-        ) from None
+        raise RequirementNotMet(f"{error.name} is not installed", f"{INSTALL_EXTRA}; on the executors too") from None
 
 
 def setting(spark: Any, name: str, default: str = "") -> str:

@@ -7,10 +7,13 @@ from fencepost.client.blocking import Admin
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.values import ResourceType
 from fencepost.spark import batch_states
+from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.formats import Format, reading_format
+from fencepost.spark.markers import decide, newest
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline
 from fencepost.spark.processing import output_formats, output_rows, tagged, union
 from fencepost.spark.shipping import ship
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +63,34 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
     if options.trigger:
         writer = writer.trigger(**options.trigger)
     return writer.start()
+
+
+def check_formats(pipeline: Pipeline) -> None:
+    """Refuses formats that cannot be read or written, and schemas that the registry does not have."""
+    definition = pipeline.definition
+    reading_format(definition.format, definition.schema, definition.registry, definition.sources)
+    output_formats(pipeline)
+
+
+def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+    """Refuses what the first batch would refuse: a group that others use, or that another query has written.
+
+    For whoever wants to change something in the cluster before there is a first batch.
+    """
+    from fencepost.spark.attempts import refuse_members
+
+    name = pipeline.name
+    with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
+        try:
+            refuse_members(name, admin.describe_group(name).members)
+        except BrokerError as error:
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            return
+        stored = newest(admin.committed_offsets(name).values())
+    query_id = Checkpoint(options.checkpoint, spark).query_id_if_begun()
+    if stored is not None and stored.query_id != query_id:
+        decide(name, stored, query_id or "(new)", 0, adopt=options.adopt, held_term=None)
 
 
 def source(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "DataFrame":

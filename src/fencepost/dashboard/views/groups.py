@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.client.errors import BrokerError
 from fencepost.client.values import GroupDescription
+from fencepost.dashboard.names import full_name, is_shortened
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.inspect.cluster_view import ClusterView
 from fencepost.inspect.lag import PartitionLag, group_lag
@@ -49,6 +50,8 @@ async def _members(view: ClusterView, group_id: str) -> int | None:
 
 async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
     group_id = parameters.needed("id", "group_id")
+    if is_shortened(group_id):
+        group_id = full_name(group_id, [each.group_id for each in await page.view.list_groups()])
     try:
         description: GroupDescription = await page.view.describe_group(group_id)
     except BrokerError as error:
@@ -74,12 +77,13 @@ async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
         "lag_min": least,
         "lag_max": most,
         "partitions": [lag.document() for lag in lags],
+        "exact_command": page.view.command_line("lag", "--exact", argument=group_id),
     }
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, int | None]:
-    """None when nothing is committed."""
-    counted = [(each.lag_min, each.lag_max) for each in lags if each.lag_min is not None and each.lag_max is not None]
+    """None when the group has no partitions."""
+    counted = [(each.lag_min, each.lag_max) for each in lags]
     if not counted:
         return None, None
     return sum(least for least, _ in counted), sum(most for _, most in counted)

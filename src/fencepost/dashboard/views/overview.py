@@ -15,7 +15,7 @@ async def overview(page: Page, parameters: Parameters) -> dict[str, Any]:
     await page.survey.refresh()
     watch, model, now_ms = page.watch, page.watch.model, page.now_ms()
     end_s = watch.as_of_ms // 1000
-    held = page.survey.held(model)
+    held = list(page.survey.held(model, page.stuck_after_ms).values())
     has_log = watch.source == "log"
     return {
         "at_ms": now_ms,

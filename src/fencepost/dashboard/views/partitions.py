@@ -4,10 +4,13 @@ from typing import Any
 
 from fencepost.client.errors import UnknownPartition
 from fencepost.client.fetched import AbortedTransaction
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel, ProducerState, Reset, TopicPartition
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
-from fencepost.inspect.cluster_view import ClusterView, PartitionOffsets
+from fencepost.inspect.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
+from fencepost.inspect.explain_online import as_coordinator
+from fencepost.inspect.explanation import Holder, judge_holder
+from fencepost.inspect.hanging import why_hanging
 
 LIMIT_MAX = 500
 LOOKAHEAD_MAX = 200_000
@@ -15,19 +18,27 @@ LOOKAHEAD_MAX = 200_000
 
 
 async def partitions(page: Page, parameters: Parameters) -> dict[str, Any]:
+    """A row for each partition; the cluster's own topics only on request, or where they are searched for."""
     await page.survey.refresh()
-    text, is_held_only = parameters.text("q"), parameters.flag("held")
+    text, is_held_only, with_internal = parameters.text("q"), parameters.flag("held"), parameters.flag("internal")
     limit, offset = parameters.number("limit", 100, 1, LIMIT_MAX), parameters.number("offset", 0)
     surveyed = page.survey.partitions
+    internal = {topic.name for topic in await page.survey.topics() if topic.is_internal}
+    held = page.survey.held(page.watch.model, page.stuck_after_ms)
     matched = [
         each
-        for at, each in sorted(surveyed.items())
-        if text in str(at) and (each.is_held or not is_held_only)
-    ]  # fmt: skip
+        for at, each in sorted(surveyed.items(), key=lambda pair: (pair[0].topic in internal, pair[0]))
+        if text in str(at) and (at in held or not is_held_only)
+    ]
+    hidden = 0
+    if not (text or is_held_only or with_internal):
+        shown = [each for each in matched if each.partition.topic not in internal]
+        hidden, matched = len(matched) - len(shown), shown
     return {
         "at_ms": page.survey.at_ms,
         "total": len(surveyed),
         "matched": len(matched),
+        "internal_hidden": hidden,
         "leaderless": [str(at) for at in page.survey.leaderless],
         "rows": [
             {
@@ -35,7 +46,8 @@ async def partitions(page: Page, parameters: Parameters) -> dict[str, Any]:
                 "partition": each.partition.partition,
                 "leader": each.leader,
                 **each.offsets._asdict(),
-                "is_held": each.is_held,
+                "is_internal": each.partition.topic in internal,
+                "is_held": each.partition in held,
                 "open_transactions": page.survey.open_count(each.partition, page.watch.model),
             }
             for each in matched[offset : offset + limit]
@@ -75,7 +87,51 @@ async def strip(page: Page, parameters: Parameters) -> dict[str, Any]:
         **offsets._asdict(),
         "pieces": [piece.document(names) for piece in pieces],
         "markers": [marker.document() for marker in markers],
+        "holder": await _holder(page, at, offsets),
         "is_truncated": is_truncated,
+    }
+
+
+async def _holder(page: Page, at: TopicPartition, offsets: PartitionOffsets) -> dict[str, Any] | None:
+    """Whose transaction begins at the last stable offset, wherever the strip is; None if nothing holds the readers.
+
+    The batch there says it: to ask for all the producers of the partition would cost much more.
+    """
+    stable = offsets.last_stable_offset
+    if stable >= offsets.high_watermark:
+        return None
+    header = await page.view.batch_at(at, stable)
+    if header is None or not header.is_transactional or header.is_control:
+        return None
+    name = (await page.names_of([header.producer_id])).get(header.producer_id)
+    description = None if name is None else await page.view.describe_transaction_if_known(name)
+    now = await page.view.list_offsets({at: int(Reset.LATEST)}, IsolationLevel.READ_COMMITTED)
+    if now[at].offset != stable:
+        return None  # it has ended meanwhile, and what was asked about it may be about the next one
+    producer = ProducerState(header.producer_id, header.producer_epoch, -1, -1, -1, stable)
+    holder = Holder(
+        at,
+        header.producer_id,
+        header.producer_epoch,
+        stable,
+        header.base_timestamp,
+        0,
+        None if description is None else as_coordinator(description),
+        why_hanging(OpenTransaction(at, producer), description),
+    )
+    now_ms = page.now_ms()
+    judged = judge_holder(holder, 0, now_ms, page.stuck_after_ms, page.view.command_line)
+    began_ms = now_ms if holder.began_ms is None else holder.began_ms
+    is_held = now_ms - began_ms >= page.stuck_after_ms
+    return {
+        "transactional_id": name,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "start_offset": stable,
+        "start_ms": began_ms,
+        "is_held": is_held,
+        "hanging_because": holder.hanging_because if is_held else None,
+        "is_abort_offered": is_held and judged.is_abort_offered,
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from fencepost.client.values import TopicPartition
 from fencepost.dashboard.follower import IdFollower
 from fencepost.dashboard.lanes import lanes
+from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.dashboard.table import SORTS, TableQuery, choose
 from fencepost.inspect.cluster_view import ClusterView
@@ -15,7 +16,6 @@ from fencepost.inspect.internal_records import CONSUMER_OFFSETS_TOPIC
 from fencepost.inspect.pending_offsets import PendingOffset, pending_offsets
 
 LIMIT_MAX = 500
-STUCK_AFTER_MS = 10_000
 FOLLOWERS_MAX = 16
 MOMENTS_MAX = 300
 
@@ -51,7 +51,7 @@ async def transactions(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 
 async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
-    transactional_id = parameters.needed("id", "transactional_id")
+    transactional_id = full_name(parameters.needed("id", "transactional_id"), page.watch.model.rows)
     description = await page.view.describe_transaction_if_known(transactional_id)
     if description is None:
         raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
@@ -73,7 +73,8 @@ async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
     return {
         "at_ms": now_ms,
         "facts": facts.document(now_ms),
-        "judgement": judge_id(facts.coordinator, parts, now_ms, STUCK_AFTER_MS).document(),
+        "judgement": judge_id(facts.coordinator, parts, now_ms, page.stuck_after_ms, page.view.command_line).document(),
+        "history_command": page.view.command_line("explain", "--id", "--history", argument=transactional_id),
         "lanes": lanes(follower.changes, written, facts.causes, pending, leaders),
         "is_truncated": follower.is_truncated,
     }

@@ -54,6 +54,14 @@ export function moment(ms, withMillis = false) {
 }
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+/** A name as it can be seen: what has no picture, or would turn the text around, is written out. */
+export const visible = (text) =>
+  String(text ?? "").replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (each) => {
+    if (each === "\n") return "\\n";
+    const code = each.codePointAt(0);
+    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
+  });
 export const place = (topic, partition) => `${topic}-${partition}`;
 /** "5", "5–8", or "≤ 9" where nothing was counted. */
 export function bounds(low, high, isCounted = true) {

@@ -1,7 +1,7 @@
 // The top of a view, its connection state, and what stands where there is nothing yet.
 import { html, useEffect, useState } from "../lib/html.js";
 import { connection, useStore } from "../lib/store.js";
-import { clock } from "../lib/format.js";
+import { clock, visible } from "../lib/format.js";
 import { Back } from "./icons.js";
 
 const WORDS = { connecting: "Connecting", live: "Live", trouble: "Unreachable", offline: "Disconnected" };
@@ -23,12 +23,12 @@ export function Banner() {
 
 export function Head({ title, under, back, backTo, children }) {
   useEffect(() => {
-    document.title = `${title} · Fencepost`;
+    document.title = `${visible(title)} · Fencepost`;
   }, [title]);
   return html`<div class="head">
     <div>
       ${back && html`<a class="crumb" href=${backTo} data-back><${Back} />${back}</a>`}
-      <h1 tabindex="-1">${title}</h1>
+      <h1 tabindex="-1">${visible(title)}</h1>
       ${under && html`<p class="under">${under}</p>`}
     </div>
     ${children}

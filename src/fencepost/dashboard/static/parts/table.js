@@ -2,32 +2,56 @@
 import { html, cls } from "../lib/html.js";
 import { count } from "../lib/format.js";
 
+/** What a column without a width of its own, which is one of names, wants to have at least. */
+const NAME_WIDTH = 190;
+const STEP = 60,
+  STEP_MIN = 360,
+  STEP_MAX = 1020;
+
+const wants = ({ width }) => (width?.endsWith("px") ? parseInt(width, 10) : NAME_WIDTH);
+/** Up to the next step that tables.css knows. */
+const stepOf = (pixels) => Math.min(STEP_MAX, Math.max(STEP_MIN, Math.ceil(pixels / STEP) * STEP));
+
+/** From which width of the table on each column has room: those that are not `wide` always, the others one by one. */
+function steps(columns) {
+  let sum = columns.filter((each) => !each.wide).reduce((all, each) => all + wants(each), 0);
+  const base = stepOf(sum),
+    from = {};
+  for (const each of columns.filter((column) => column.wide)) {
+    sum += wants(each);
+    from[each.key] = `from-${stepOf(sum)}`;
+  }
+  return { base, from };
+}
+
 /**
- * columns: [{key, title, width, num, wide, sort, cell(row)}]; `wide` columns are left out on a phone,
- * where `narrow` widths hold.
+ * columns: [{key, title, width, num, wide, wrap, sort, cell(row)}]; `wide` columns are left out, the last one
+ * first, where the table (not the window) has no room for them; `narrow` widths hold where even the others have none.
+ * Names wrap: they never lose their ends.
  * sort: {by, order, change(by, order)} for columns that have `sort`.
  */
 export function Table({ caption, columns, rows, rowKey, sort }) {
-  return html`<table>
+  const { base, from } = steps(columns);
+  return html`<div class="table-box step-${base}"><table>
     <caption class="sr">${caption}</caption>
-    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${each.wide && "only-wide"}
+    <colgroup>${columns.map((each) => html`<col key=${each.key} class=${from[each.key]}
       style=${each.width ? `--wide:${each.width};--narrow:${each.narrow ?? each.width}` : ""} />`)}</colgroup>
-    <thead><tr>${columns.map((each) => html`<${Heading} key=${each.key} column=${each} sort=${sort} />`)}</tr></thead>
+    <thead><tr>${columns.map((each) => html`<${Heading} key=${each.key} column=${each} from=${from[each.key]} sort=${sort} />`)}</tr></thead>
     <tbody>${rows.map(
       (row) =>
         html`<tr key=${rowKey(row)}>${columns.map(
           (each) => html`
-      <td key=${each.key} class=${classesOf(each)}>${each.cell(row)}</td>`,
+      <td key=${each.key} class=${cls(classesOf(each), from[each.key])}>${each.cell(row)}</td>`,
         )}</tr>`,
     )}</tbody>
-  </table>`;
+  </table></div>`;
 }
 
-const classesOf = ({ num, wide, quiet, wrap, time }) =>
-  cls(num && "num", wide && "only-wide", quiet && "quiet", wrap && "wrap", time && "time");
+const classesOf = ({ num, quiet, wrap, time }) =>
+  cls(num && "num", quiet && "quiet", wrap && "wrap", time && "time");
 
-function Heading({ column, sort }) {
-  const classes = cls(column.num && "num", column.wide && "only-wide");
+function Heading({ column, from, sort }) {
+  const classes = cls(column.num && "num", from);
   if (!sort || !column.sort) return html`<th scope="col" class=${classes}>${column.title}</th>`;
   const isBy = sort.by === column.sort;
   const order = isBy ? (sort.order === "asc" ? "ascending" : "descending") : "none";
@@ -40,11 +64,11 @@ function Heading({ column, sort }) {
 /** A row's link: what j and k walk over and Enter opens. */
 export const RowLink = ({ href, children, title }) => html`<a href=${href} data-row title=${title}>${children}</a>`;
 
-export function Pager({ offset, limit, matched, total, what, change }) {
+export function Pager({ offset, limit, matched, total, what, change, others }) {
   const last = Math.min(offset + limit, matched);
   const words = matched === 0 ? `No ${what}` : `${count(offset + 1)}–${count(last)} of ${count(matched)} ${what}`;
   return html`<div class="table-end">
-    <span data-matched=${matched}>${words}${total !== undefined && total !== matched ? ` (${count(total)} in all)` : ""}</span>
+    <span data-matched=${matched}>${words}${others ? `; ${others}` : total !== undefined && total !== matched ? ` (${count(total)} in all)` : ""}</span>
     ${
       matched > limit &&
       html`<span class="end">

@@ -1,13 +1,13 @@
 // Aborting somebody else's transaction: first what it would do, then a word typed by hand, then what it did.
 import { html, useEffect, useState } from "../lib/html.js";
-import { count, place } from "../lib/format.js";
+import { count, place, visible } from "../lib/format.js";
 import { post } from "../lib/api.js";
 import { announce } from "../lib/store.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
 
 const COLUMNS = [
-  { key: "where", title: "Partition", cell: (row) => place(row.topic, row.partition) },
+  { key: "where", title: "Partition", wrap: true, cell: (row) => place(row.topic, row.partition) },
   { key: "vanish", title: "Records vanish", num: true, width: "118px", cell: (row) => count(row.vanishing_records) },
   { key: "visible", title: "Become visible", num: true, width: "118px", cell: (row) => count(row.visible_records) },
   {
@@ -19,8 +19,11 @@ const COLUMNS = [
   },
 ];
 
-/** target: what the API takes; name: what has to be typed. */
-export function AbortDialog({ target, name, close }) {
+const TYPED_MAX = 80;
+
+/** target: what the API takes; name: what has to be typed, as far as a hand can. */
+export function AbortDialog({ target, name: whole, close }) {
+  const name = visible(whole).slice(0, TYPED_MAX);
   const [plan, setPlan] = useState(null),
     [error, setError] = useState(null);
   const [typed, setTyped] = useState(""),

@@ -1,6 +1,6 @@
 // Consumer groups by name; the lag of one is counted when it is opened.
 import { html, useEffect, useState } from "../lib/html.js";
-import { bounds, count } from "../lib/format.js";
+import { bounds, count, visible } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
 import { link, replaceQuery } from "../lib/router.js";
 import { SearchField, useResultsSaid } from "../parts/controls.js";
@@ -22,9 +22,10 @@ export function Groups({ query }) {
     {
       key: "id",
       title: "Group",
-      cell: (row) => html`<${RowLink} href=${link("groups", row.group_id)} title=${row.group_id}>${row.group_id}<//>`,
+      wrap: true,
+      cell: (row) => html`<${RowLink} href=${link("groups", row.group_id)} title=${visible(row.group_id)}>${visible(row.group_id)}<//>`,
     },
-    { key: "state", title: "State", width: "176px", cell: (row) => html`<${Tag} state=${row.state} />` },
+    { key: "state", title: "State", width: "176px", narrow: "104px", cell: (row) => html`<${Tag} state=${row.state} />` },
     {
       key: "protocol",
       title: "Protocol",
@@ -38,6 +39,7 @@ export function Groups({ query }) {
       title: "Members",
       num: true,
       width: "92px",
+      narrow: "80px",
       cell: (row) => (Array.isArray(row.members) ? count(row.members.length) : count(row.members)),
     },
     hasLag && {

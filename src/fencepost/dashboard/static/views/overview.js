@@ -1,6 +1,6 @@
 // How the cluster does: rates, latencies, what is open, what is held, what just ended.
 import { html, useEffect, useRef } from "../lib/html.js";
-import { age, count, place, plural, rate, tickingAge } from "../lib/format.js";
+import { age, count, place, plural, rate, tickingAge, visible } from "../lib/format.js";
 import { useLive, useTick } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { announce, connection, session, useStore } from "../lib/store.js";
@@ -10,15 +10,13 @@ import { RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
 const SECONDS_MIN = 60;
-/** A transaction that has just begun is ordinary life; one that stays open holds its readers. */
-const HELD_AFTER_MS = 1000;
 const ROWS_MAX = 12;
 
 export function OverviewView() {
   const { document: overview, at } = useLive("overview", {}, "api/overview");
   const { kind } = useStore(connection);
   const passed = useTick(at);
-  const held = overview && heldOf(overview);
+  const held = overview && { rows: overview.held, count: overview.held_count };
   useHeldSaid(held?.count);
   return html`<${Head} title="Overview" under=${overview && summary(overview)} />
     ${
@@ -52,11 +50,6 @@ function useHeldSaid(held) {
   }, [held]);
 }
 
-function heldOf({ held, held_count: count = held.length }) {
-  const rows = held.filter((row) => row.age_ms === null || row.age_ms >= HELD_AFTER_MS);
-  return { rows, count: rows.length + (count - held.length) };
-}
-
 function Tiles({ overview, held, passed }) {
   const { totals, oldest_open: oldest } = overview;
   const oldestAge = oldest && (oldest.age_ms ?? 0) + passed;
@@ -70,7 +63,7 @@ function Tiles({ overview, held, passed }) {
       <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>
       ${
         oldest
-          ? html`<div class="about">${oldest.transactional_id} · time-out ${age(oldest.timeout_ms)}</div>
+          ? html`<div class="about">${visible(oldest.transactional_id)} · time-out ${age(oldest.timeout_ms)}</div>
           <div class="meter" aria-hidden="true"><i
             style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
           : html`<div class="about">nothing waits for an end</div>`
@@ -128,17 +121,19 @@ function Held({ held, passed }) {
     {
       key: "where",
       title: "Partition",
-      width: "36%",
-      narrow: "44%",
+      wrap: true,
+      width: "40%",
+      narrow: "40%",
       cell: (row) =>
         html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
     },
     {
       key: "by",
       title: "Held by",
+      wrap: true,
       cell: (row) =>
         row.transactional_id
-          ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>`
+          ? html`<a href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}</a>`
           : `producer ${row.producer_id}`,
     },
     {
@@ -154,7 +149,8 @@ function Held({ held, passed }) {
       title: "Open for",
       num: true,
       width: "96px",
-      cell: (row) => (row.age_ms === null ? "–" : tickingAge(row.age_ms + passed)),
+      narrow: "84px",
+      cell: (row) => tickingAge(row.age_ms + passed),
     },
   ];
   return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
@@ -197,12 +193,14 @@ function Recent({ rows }) {
     {
       key: "id",
       title: "Transaction",
-      cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.transactional_id}<//>`,
+      wrap: true,
+      cell: (row) => html`<${RowLink} href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}<//>`,
     },
     {
       key: "outcome",
       title: "Outcome",
       width: "116px",
+      narrow: "108px",
       cell: (row) => html`<${Tag} state=${row.outcome}>${row.outcome === "commit" ? "committed" : "aborted"}<//>`,
     },
     {

@@ -1,6 +1,6 @@
 // One partition: the strip of its log, what holds its readers, and the facts of a chosen piece.
-import { html, useRef, useState } from "../lib/html.js";
-import { count, moment, place, plural } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { count, moment, place, plural, visible } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { session, useStore } from "../lib/store.js";
@@ -12,15 +12,12 @@ import { Strip } from "./strip.js";
 import { OFFSETS_MAX, OFFSETS_MIN, panned, within, zoomed } from "./strip_window.js";
 
 const ROWS_MAX = 50;
-/** A transaction that has just begun is ordinary life; one that stays open holds its readers. */
-const HELD_AFTER_MS = 1000;
 
 export function Partition({ topic, partition }) {
   const [moved, setMoved] = useState(null),
     [chosen, setChosen] = useState(null),
     [aborting, setAborting] = useState(null);
-  const asked = useSettled(moved, 150),
-    remembered = useRef(null);
+  const asked = useSettled(moved, 150);
   const { document: strip, refused } = useLive(
     "strip",
     { topic, partition, from: asked?.from, to: asked?.to },
@@ -34,14 +31,14 @@ export function Partition({ topic, partition }) {
   const log = { start: strip.log_start_offset, end: strip.high_watermark };
   const shown = moved ?? atEnd(strip);
   const piece = strip.pieces.find((each) => each.first_offset === chosen) ?? null;
-  const holder = holderOf(strip, remembered);
-  const isHeld = holder !== null && strip.at_ms - holder.from_ms >= HELD_AFTER_MS;
+  const { holder } = strip;
+  const isHeld = holder?.is_held ?? false;
   const move = (window) => setMoved(window);
-  const abort = (each) =>
+  const abort = () =>
     setAborting(
-      each.transactional_id
-        ? { target: { transactional_id: each.transactional_id }, name: each.transactional_id }
-        : { target: { topic, partition: Number(partition), start_offset: each.first_offset }, name },
+      holder.hanging_because
+        ? { target: { topic, partition: Number(partition), start_offset: holder.start_offset }, name }
+        : { target: { transactional_id: holder.transactional_id }, name: holder.transactional_id },
     );
   return html`<${Head} title=${name} back="Partitions" backTo="#/partitions"
     under=${html`<${Standing} strip=${strip} holder=${holder} isHeld=${isHeld} />`} />
@@ -73,20 +70,11 @@ export function Partition({ topic, partition }) {
         class="foot">${`Read were the offsets ${count(strip.from)}–${count(strip.to)}: there is more in this window than one`}
           ${" look can show. Zoom in for the rest."}</div>`}
       <${Legend} />
-      <${Facts} piece=${piece} markers=${strip.markers} abort=${abort} />
+      <${Facts} piece=${piece} markers=${strip.markers} holder=${holder} abort=${abort} />
     </section>
     <${Pieces} pieces=${strip.pieces} shown=${shown} choose=${setChosen} />
     ${aborting && html`<${AbortDialog} target=${aborting.target} name=${aborting.name}
       close=${() => setAborting(null)} />`}`;
-}
-
-/** The open piece at the last stable offset; remembered while the window is elsewhere. */
-function holderOf(strip, remembered) {
-  const at = strip.last_stable_offset;
-  if (at >= strip.high_watermark) return null;
-  const piece = strip.pieces.find((each) => each.kind === "open" && each.first_offset <= at && each.last_offset >= at);
-  if (piece) remembered.current = { at, piece };
-  return remembered.current?.at === at ? remembered.current.piece : null;
 }
 
 /** The end of the log, as far back as pieces are wide enough to be told apart. */
@@ -101,9 +89,9 @@ function Standing({ strip, holder, isHeld }) {
   const behind = `${plural(strip.high_watermark - strip.last_stable_offset, "offset")} before the end`;
   if (!isHeld) return html`<${Tag} state="none">last stable offset ${count(strip.last_stable_offset)}, ${behind}<//>`;
   const by = holder.transactional_id
-    ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${holder.transactional_id}</a>`
+    ? html` by <a class="text" href=${link("transactions", holder.transactional_id)}>${visible(holder.transactional_id)}</a>`
     : ` by producer ${holder.producer_id}`;
-  return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}`;
+  return html`<${Tag} state="open">readers are held at ${count(strip.last_stable_offset)}<//>${by}, ${behind}${holder.hanging_because ? `; it hangs: ${holder.hanging_because}` : ""}`;
 }
 
 const Legend = () => html`<div class="legend" aria-label="Legend">
@@ -123,7 +111,7 @@ const Legend = () => html`<div class="legend" aria-label="Legend">
     class="cross" d="M8.3 4.3l3.4 3.4m0 -3.4l-3.4 3.4" /></svg>abort marker</span>
 </div>`;
 
-function Facts({ piece, markers, abort }) {
+function Facts({ piece, markers, holder, abort }) {
   const known = useStore(session);
   if (piece === null)
     return html`<div class="facts-line"
@@ -139,10 +127,10 @@ function Facts({ piece, markers, abort }) {
     <div><dt>Records</dt><dd>${count(piece.records)}</dd></div>
     ${piece.producer_id >= 0 && html`<div><dt>Producer · epoch</dt><dd>${piece.producer_id} · ${piece.producer_epoch}</dd></div>`}
     ${piece.transactional_id && html`<div><dt>Transaction</dt><dd><a class="text"
-      href=${link("transactions", piece.transactional_id)}>${piece.transactional_id}</a></dd></div>`}
+      href=${link("transactions", piece.transactional_id)}>${visible(piece.transactional_id)}</a></dd></div>`}
     <div><dt>Written</dt><dd>${moment(piece.from_ms, true)}</dd></div>
     ${marker && piece.kind !== "plain" && html`<div><dt>Marker</dt><dd>${marker.kind} at ${count(marker.offset)}</dd></div>`}
-    ${piece.kind === "open" && known?.actions_allowed && html`<div><button type="button" class="button danger small"
+    ${piece.kind === "open" && piece.producer_id === holder?.producer_id && holder.is_abort_offered && known?.actions_allowed && html`<div><button type="button" class="button danger small"
       onClick=${() => abort(piece)}>Abort …</button></div>`}
   </dl>`;
 }
@@ -168,9 +156,10 @@ function Pieces({ pieces, shown, choose }) {
     {
       key: "who",
       title: "Transaction",
+      wrap: true,
       cell: (row) =>
         row.transactional_id
-          ? html`<a href=${link("transactions", row.transactional_id)}>${row.transactional_id}</a>`
+          ? html`<a href=${link("transactions", row.transactional_id)}>${visible(row.transactional_id)}</a>`
           : html`<span class="quiet">${row.producer_id >= 0 ? `producer ${row.producer_id}` : "–"}</span>`,
     },
     {

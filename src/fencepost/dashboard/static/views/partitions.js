@@ -1,4 +1,4 @@
-// All partitions, the held ones on request.
+// All partitions; the held ones, or the cluster's own topics too, on request.
 import { html, useEffect, useState } from "../lib/html.js";
 import { count, place } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
@@ -9,13 +9,20 @@ import { Pager, RowLink, Table } from "../parts/table.js";
 import { Tag } from "../parts/tags.js";
 
 const LIMIT = 100;
+const WHICH = {
+  topics: { held: "", internal: "" },
+  all: { held: "", internal: "1" },
+  held: { held: "1", internal: "" },
+};
 
 export function Partitions({ query }) {
   const [asked, setAsked] = useState(() => ({
     q: query.q ?? "",
     held: query.held ?? "",
+    internal: query.internal ?? "",
     offset: Number(query.offset) || 0,
   }));
+  const shown = asked.held ? "held" : asked.internal ? "all" : "topics";
   const change = (part) => setAsked((before) => ({ ...before, offset: 0, ...part }));
   const q = useSettled(asked.q);
   useEffect(() => replaceQuery({ ...asked, offset: asked.offset || "" }), [asked]);
@@ -25,6 +32,7 @@ export function Partitions({ query }) {
     {
       key: "where",
       title: "Partition",
+      wrap: true,
       cell: (row) =>
         html`<${RowLink} href=${link("partitions", row.topic, row.partition)}
           title=${place(row.topic, row.partition)}>${place(row.topic, row.partition)}<//>`,
@@ -33,7 +41,7 @@ export function Partitions({ query }) {
       key: "state",
       title: "Readers",
       width: "124px",
-      narrow: "80px",
+      narrow: "66px",
       cell: (row) => html`<${Tag} state=${row.is_held ? "open" : "none"}>${row.is_held ? "held" : "free"}<//>`,
     },
     {
@@ -41,7 +49,7 @@ export function Partitions({ query }) {
       title: "Open",
       num: true,
       width: "72px",
-      narrow: "64px",
+      narrow: "52px",
       cell: (row) => count(row.open_transactions),
     },
     {
@@ -76,7 +84,9 @@ export function Partitions({ query }) {
       width: "92px",
       narrow: "84px",
       cell: (row) =>
-        row.is_held ? count(row.high_watermark - row.last_stable_offset) : html`<span class="quiet">0</span>`,
+        row.high_watermark > row.last_stable_offset
+          ? count(row.high_watermark - row.last_stable_offset)
+          : html`<span class="quiet">0</span>`,
     },
     {
       key: "leader",
@@ -92,16 +102,17 @@ export function Partitions({ query }) {
     <section class="card" aria-label="Partitions">
       <div class="controls">
         <${SearchField} value=${asked.q} change=${(text) => change({ q: text })} label="Search topic" />
-        <${Segments} label="Which partitions" value=${asked.held} change=${(held) => change({ held })} options=${[
-          ["", "All"],
-          ["1", "Held"],
+        <${Segments} label="Which partitions" value=${shown} change=${(which) => change(WHICH[which])} options=${[
+          ["topics", "Topics"],
+          ["all", "With internal"],
+          ["held", "Held"],
         ]} />
       </div>
       ${
         found === null
           ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
           : found.rows.length === 0
-            ? html`<${Empty} title=${asked.held ? "Nothing is held" : "No partition matches"}>
+            ? html`<${Empty} title=${asked.held ? "Nothing is held" : found.total > found.internal_hidden ? "No partition matches" : "No topics yet"}>
                 ${asked.held ? "Readers of committed records see everything that was decided." : ""}
               <//>`
             : html`<${Table} caption="Partitions, their offsets, and whether readers of committed records wait"
@@ -110,7 +121,7 @@ export function Partitions({ query }) {
       ${
         found &&
         html`<${Pager} offset=${asked.offset} limit=${LIMIT} matched=${found.matched} total=${found.total}
-          what="partitions" change=${(
+          what="partitions" others=${found.internal_hidden ? `${count(found.internal_hidden)} of internal topics not shown` : undefined} change=${(
           offset,
         ) => {
           setAsked({ ...asked, offset });

@@ -1,6 +1,6 @@
 // Spark pipelines: one card each, with its batches and the records it has still to read.
 import { html } from "../lib/html.js";
-import { age, bounds, count, moment } from "../lib/format.js";
+import { age, bounds, count, moment, visible } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { Empty, Head, Waiting } from "../parts/frame.js";
@@ -36,7 +36,7 @@ function Pipeline({ row }) {
       <div><dt>Records to read</dt><dd>${bounds(row.lag_min, row.lag_max)}</dd></div>
       <div><dt>Application</dt><dd>${row.application ?? "–"}</dd></div>
       <div><dt>Group</dt><dd>${row.group_id ? html`<a class="text"
-        href=${link("groups", row.group_id)}>${row.group_id}</a>` : "–"}</dd></div>
+        href=${link("groups", row.group_id)}>${visible(row.group_id)}</a>` : "–"}</dd></div>
       <div><dt>Transactional ids</dt><dd><${Ids} ids=${ids} /></dd></div>
     </dl>
     ${

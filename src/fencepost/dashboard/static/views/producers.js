@@ -1,6 +1,6 @@
 // Producers as partitions know them, and who was fenced, by whom and why.
 import { html, useEffect, useState } from "../lib/html.js";
-import { count, moment, place } from "../lib/format.js";
+import { count, moment, place, visible } from "../lib/format.js";
 import { useLive, useSettled } from "../lib/live.js";
 import { link, replaceQuery } from "../lib/router.js";
 import { SearchField, useResultsSaid } from "../parts/controls.js";
@@ -21,16 +21,18 @@ export function Producers({ query }) {
     {
       key: "id",
       title: "Producer",
-      width: "15%",
+      width: "110px",
+      narrow: "84px",
       cell: (row) =>
         row.transactional_id
           ? html`<${RowLink} href=${link("transactions", row.transactional_id)}>${row.producer_id}<//>`
           : html`<${RowLink} href=${link("partitions", row.topic, row.partition)}>${row.producer_id}<//>`,
     },
-    { key: "epoch", title: "Epoch", num: true, width: "76px", cell: (row) => row.producer_epoch },
+    { key: "epoch", title: "Epoch", num: true, width: "76px", narrow: "58px", cell: (row) => row.producer_epoch },
     {
       key: "where",
       title: "Partition",
+      wrap: true,
       cell: (row) =>
         html`<a href=${link("partitions", row.topic, row.partition)}>${place(row.topic, row.partition)}</a>`,
     },
@@ -38,6 +40,7 @@ export function Producers({ query }) {
       key: "name",
       title: "Transactional id",
       wide: true,
+      wrap: true,
       cell: (row) => row.transactional_id ?? html`<span class="quiet">not transactional, or not known</span>`,
     },
     {
@@ -53,6 +56,7 @@ export function Producers({ query }) {
       title: "Open from",
       num: true,
       width: "110px",
+      narrow: "84px",
       cell: (row) =>
         row.transaction_start_offset === null || row.transaction_start_offset < 0
           ? html`<span class="quiet">–</span>`
@@ -105,7 +109,7 @@ function Fencings({ causes }) {
                 (each, at) => html`
           <li key=${`${each.time_ms}-${each.transactional_id}-${each.event}-${at}`}>
             <div><a class="text"
-              href=${link("transactions", each.transactional_id)}><b>${each.transactional_id}</b></a> <span
+              href=${link("transactions", each.transactional_id)}><b>${visible(each.transactional_id)}</b></a> <span
                 class="quiet">${moment(each.time_ms, true)}</span></div>
             <div>${each.text}</div></li>`,
               )}</ul>`

@@ -26,7 +26,7 @@ export function Transaction({ id }) {
         : found === null
           ? html`<${Waiting} what="its history" />`
           : html`
-      <${Verdict} judgement=${found.judgement} canAbort=${known?.actions_allowed && found.facts.state === "Ongoing"}
+      <${Verdict} judgement=${found.judgement} canAbort=${known?.actions_allowed && found.judgement.is_abort_offered && found.facts.state === "Ongoing"}
         abort=${() => setAborting(true)} />
       <${Facts} facts=${found.facts} epochs=${found.lanes.epochs} />
       <${Timeline} lanes=${found.lanes} history=${found.facts.history} atMs=${found.at_ms}
@@ -83,7 +83,7 @@ function Hidden({ found }) {
       "Who fenced whom, and which call was refused, this broker does not record: only Fencepost keeps causes.",
     );
   if (found.is_truncated)
-    notes.push("Only the latest part of its history is read here; fencepost explain --history reads more.");
+    notes.push(`Only the latest part of its history is read here. More is read by: ${found.history_command}`);
   return (
     notes.length > 0 &&
     html`<div class="notes" role="note">${notes.map((note) => html`<p key=${note}>${note}</p>`)}</div>`

@@ -1,6 +1,6 @@
 // All transactional ids: searched, filtered and sorted by the server, a hundred at a time.
 import { html, useEffect, useState } from "../lib/html.js";
-import { age, count, moment, tickingAge } from "../lib/format.js";
+import { age, count, moment, tickingAge, visible } from "../lib/format.js";
 import { useLive, useSettled, useTick } from "../lib/live.js";
 import { link, replaceQuery } from "../lib/router.js";
 import { Choice, SearchField, useResultsSaid } from "../parts/controls.js";
@@ -58,17 +58,18 @@ export function Transactions({ query }) {
     {
       key: "id",
       title: "Transactional id",
+      wrap: true,
       sort: "id",
       cell: (row) =>
         html`<${RowLink} href=${link("transactions", row.transactional_id)}
-          title=${row.transactional_id}>${row.transactional_id}<//>`,
+          title=${visible(row.transactional_id)}>${visible(row.transactional_id)}<//>`,
     },
     {
       key: "state",
       title: "State",
       sort: "state",
       width: "152px",
-      narrow: "138px",
+      narrow: "150px",
       cell: (row) => html`<${Tag} state=${row.state} />`,
     },
     {
@@ -78,7 +79,7 @@ export function Transactions({ query }) {
       first: "desc",
       num: true,
       width: "104px",
-      narrow: "94px",
+      narrow: "78px",
       cell: (row) =>
         row.age_ms === null || row.age_ms === undefined
           ? html`<span class="quiet">–</span>`

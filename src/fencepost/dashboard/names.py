@@ -1,0 +1,46 @@
+"""Names of any length. A transactional id may have 60,000 characters: a table of a hundred such ids, made anew every
+second, is no page, and an address that holds one is refused by servers. Long texts are shortened on their way out, to
+a form that tells them apart, and a shortened name that comes back stands for the whole one.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+TEXT_MAX = 500
+HEAD, TAIL = 120, 40
+COMMANDS = ("next_command", "history_command", "exact_command")
+"""To be pasted, so never shortened."""
+_SHORTENED = re.compile(r"…~\d+~[0-9a-f]{16}~")
+
+
+def shortened(text: str) -> str:
+    if len(text) <= TEXT_MAX:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{text[:HEAD]}…~{len(text)}~{digest}~…{text[-TAIL:]}"
+
+
+def is_shortened(given: str) -> bool:
+    return _SHORTENED.search(given) is not None
+
+
+def full_name(given: str, known: Iterable[str]) -> str:
+    """The name that was shortened to this; what was not shortened is itself."""
+    if not is_shortened(given):
+        return given
+    return next((name for name in known if len(name) > TEXT_MAX and shortened(name) == given), given)
+
+
+def readable(document: Any) -> Any:
+    """A copy in which no text is longer than a page can show."""
+    if isinstance(document, str):
+        return shortened(document)
+    if isinstance(document, dict):
+        return {
+            name: value if name in COMMANDS else readable(value) for name, value in document.items()
+        }  # fmt: skip
+    if isinstance(document, list | tuple):
+        return [readable(each) for each in document]
+    return document
