@@ -16,8 +16,11 @@ from tests.interop.differences import differences
 from tests.interop.whole_api import LIBRARIES
 from tests.interop.whole_api.scenario import Library, Scenario, Scene, plain
 from tests.peers.broker_process import BrokerProcess
+from tests.peers.build import PEERS, require_node
+from tests.peers.clients import KAFKAJS
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.peers.process import Event, JsonLinesProcess
 
 # Old methods are part of the API, too.
 pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -62,6 +65,39 @@ def test_a_method_has_the_same_outcome_on_both_brokers(library: Library, scenari
     problems = unexpected(differences(*on_both(brokers, run)), WHOLE_API.get(f"{library.name} {scenario.method}"))
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def kafkajs(brokers: Brokers) -> list[list[Event]]:
+    """What the program in peers/node printed for each broker."""
+
+    def run(broker: BrokerProcess) -> list[Event]:
+        command = [require_node(), str(PEERS / "node" / "whole_api.js"), broker.bootstrap_servers]
+        with JsonLinesProcess(f"KafkaJS on {broker.name}", command, dict(KAFKAJS.environment)) as process:
+            return process.wait(timeout=100)
+
+    return on_both(brokers, run)
+
+
+def test_every_method_of_kafkajs_has_the_same_outcome_on_both_brokers(kafkajs: list[list[Event]]) -> None:
+    expected, found = (
+        {event["method"]: event["outcome"] for event in events if event["event"] == "outcome"} for events in kafkajs
+    )
+    problems = [
+        f"{method}: {line}"
+        for method in sorted(expected | found)
+        for line in unexpected(differences(expected.get(method), found.get(method)), WHOLE_API.get(f"kafkajs {method}"))
+    ]
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def test_every_public_method_of_kafkajs_has_a_scenario(kafkajs: list[list[Event]]) -> None:
+    for events in kafkajs:
+        covered = {event["method"] for event in events if event["event"] == "outcome"} | set(events[-1]["local"])
+        public = set(events[-1]["methods"])
+        assert sorted(public - covered) == [], "these methods have no scenario yet"
+        assert sorted(covered - public) == [], "these methods are gone"
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)

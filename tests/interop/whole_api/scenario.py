@@ -116,13 +116,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((plain(each) for each in value), key=str)
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return by_topic([plain(each) for each in value])
     return _fields((name, each) for name, each in vars(value).items() if not name.startswith("_"))
 
 
 @plain.register
 def _(error: Exception) -> Any:
     return {"raised": type(error).__name__}
+
+
+def by_topic(answers: list[Any]) -> list[Any]:
+    """Kafka answers about several topics in any order; what belongs to one topic keeps its own."""
+    for name in ("topic", "name", "topic_name"):
+        if all(isinstance(answer, dict) and isinstance(answer.get(name), str) for answer in answers):
+            return sorted(answers, key=lambda answer: str(answer[name]))
+    return answers
 
 
 def _fields(items: Any) -> dict[str, Any]:
