@@ -76,6 +76,7 @@ async function until(condition) {
 class Scene {
   constructor(method) {
     this.method = method;
+    this.settled = 0;
     // Of its own, because an administrator remembers every topic, and stumbles over those that were deleted.
     this.admin = kafka.admin();
   }
@@ -90,6 +91,15 @@ class Scene {
     // Waiting for leaders fails where the topic itself is not known everywhere yet.
     await until(async () => (await outcome(this.admin.fetchTopicOffsets(topic))).length === partitions);
     return topic;
+  }
+
+  // Wait until what was changed can be read: Kafka's broker learns of it after its controller has answered, in order, so
+  // that a topic that is made later and has a leader proves most of it, and a second one all of it.
+  async settle() {
+    for (const _ of [1, 2]) {
+      this.settled += 1;
+      await this.topic(`settled-${this.settled}`);
+    }
   }
 
   // Three records in each partition, at the times 1000, 2000 and 3000.
@@ -285,6 +295,7 @@ const scenarios = {
       await alter(topic, "no.such.setting", "1"),
       await alter(scene.name("missing"), "retention.ms", "77"),
     ];
+    await scene.settle();
     for (const each of resources)
       altered.push(await outcome(scene.admin.describeConfigs({ resources: [each], includeSynonyms: false })));
     return altered;
@@ -610,6 +621,7 @@ function filter(scene, options = {}) {
 }
 
 async function acls(scene, options = {}) {
+  await scene.settle();
   const found = await outcome(scene.admin.describeAcls(filter(scene, options)));
   for (const resource of found.resources || []) resource.acls.sort((a, b) => a.operation - b.operation);
   return found;

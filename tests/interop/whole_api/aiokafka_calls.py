@@ -623,10 +623,14 @@ async def setting_names(admin: AIOKafkaAdminClient, topic: str) -> set[str]:
 async def _(scene: Scene) -> Any:
     topic = scene.topic(segment_bytes="2000000")
     async with admin_of(scene) as admin:
-        return [
+        altered = [
             await outcome(admin.alter_configs(topic_settings(topic, {"retention.ms": "77"}))),
             await outcome(admin.alter_configs(topic_settings(topic, {"retention.ms": "soon"}))),
             await outcome(admin.alter_configs(topic_settings(scene.name("missing"), {"retention.ms": "77"}))),
+        ]
+        scene.settle()
+        return [
+            *altered,
             await outcome(admin.describe_configs(topic_settings(topic, {"segment.bytes": ""}))),
             await outcome(admin.describe_configs(topic_settings(topic, {"retention.ms": ""}))),
         ]

@@ -258,12 +258,11 @@ def _(scene: Scene) -> Any:
 @scenario("Producer.list_topics")
 def _(scene: Scene) -> Any:
     topic = scene.topic(partitions=2)
-    producer = producer_of(scene, allow_auto_create_topics=False)
-    missing = producer_of(scene).list_topics(scene.name("missing"), PATIENCE_SECONDS)
+    producer = producer_of(scene)
     return [
         metadata(scene, producer.list_topics(topic, PATIENCE_SECONDS)),
         metadata(scene, producer.list_topics(timeout=PATIENCE_SECONDS)),
-        sorted(missing.topics),
+        sorted(producer.list_topics(scene.name("missing"), PATIENCE_SECONDS).topics),
     ]
 
 
@@ -425,7 +424,7 @@ def _(scene: Scene) -> Any:
         joined(consumer, [topic])
         consumer.unsubscribe()
         until(lambda: consumer.poll(0.1) is None and not consumer.assignment(), "the loss of the partitions")
-        return state_of_group(scene, scene.name("group"))
+        return until(lambda: state_of_group(scene, scene.name("group")) == ["Empty", 0], "the group without members")
 
 
 def state_of_group(scene: Scene, group: str) -> Any:
@@ -732,6 +731,7 @@ def _(scene: Scene) -> Any:
 
 
 def non_default_settings(scene: Scene, topic: str) -> dict[str, str]:
+    scene.settle()
     resource = {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": None}
     entries = scene.call("DescribeConfigs", 4, {"Resources": [resource]})["Results"][0]["Configs"]
     return {entry["Name"]: entry["Value"] for entry in entries if entry["ConfigSource"] == 1}
@@ -935,6 +935,7 @@ def acl_filter(scene: Scene, stem: str | None = "t", **options: Any) -> AclBindi
 
 
 def acls_of(scene: Scene, **options: Any) -> Any:
+    scene.settle()
     found = result_or_error(admin_of(scene).describe_acls(acl_filter(scene, **options)))
     return found if isinstance(found, dict) else sorted(str(plain(each)) for each in found)
 
@@ -1013,6 +1014,7 @@ def _(scene: Scene) -> Any:
 def _(scene: Scene) -> Any:
     admin, user = admin_of(scene), scene.name("user")
     futures(admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, scram_info(5000), b"secret")]))
+    scene.settle()
     everybody = admin.describe_user_scram_credentials().result(PATIENCE_SECONDS)
     return [
         futures(admin.describe_user_scram_credentials([user, scene.name("missing")])),

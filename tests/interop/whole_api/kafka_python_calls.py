@@ -102,6 +102,8 @@ def consumer_of(scene: Scene, *topics: str, stem: str = "group", **options: Any)
         "enable_auto_commit": False,
         "client_id": "whole-api",
         "fetch_max_wait_ms": 50,
+        # It may join before it knows the topic's partitions, and then owns none until it asks again.
+        "metadata_max_age_ms": 500,
         **options,
     }
     consumer = KafkaConsumer(*topics, **settings)
@@ -727,25 +729,27 @@ def _(scene: Scene) -> Any:
         {"retention.ms": (AlterConfigOp.DELETE, None)},
         {"segment.bytes": "none"},
     ]
-    return [
-        *(response(admin.alter_configs, topic_settings(topic, each)) for each in wanted),
+    altered = [response(admin.alter_configs, topic_settings(topic, each)) for each in wanted]
+    scene.settle()
+    altered += [
         response(admin.alter_configs, topic_settings(topic, {"no.such.setting": "1"})),
         response(admin.alter_configs, topic_settings(topic, {"no.such.setting": "1"}), raise_on_unknown=False),
         response(admin.alter_configs, topic_settings(topic, {"retention.ms": "5"}), validate_only=True),
         response(admin.alter_configs, topic_settings(topic, {"retention.ms": "99"}), incremental=False),
-        response(admin.describe_configs, topic_settings(topic)),
     ]
+    scene.settle()
+    return [*altered, response(admin.describe_configs, topic_settings(topic))]
 
 
 @scenario("KafkaAdminClient.reset_configs")
 def _(scene: Scene) -> Any:
     topic, admin = scene.topic(segment_bytes="2000000", cleanup_policy="compact"), admin_of(scene)
-    return [
-        response(admin.reset_configs, topic_settings(topic, ["segment.bytes"])),
-        response(admin.describe_configs, topic_settings(topic)),
-        response(admin.reset_configs, topic_settings(topic, {})),
-        response(admin.describe_configs, topic_settings(topic)),
-    ]
+    answers = []
+    for names in (["segment.bytes"], {}):
+        answers.append(response(admin.reset_configs, topic_settings(topic, names)))
+        scene.settle()
+        answers.append(response(admin.describe_configs, topic_settings(topic)))
+    return answers
 
 
 @scenario("KafkaAdminClient.list_config_resources")
@@ -780,6 +784,7 @@ def _(scene: Scene) -> Any:
 def _(scene: Scene) -> Any:
     admin, user = admin_of(scene), scene.name("user")
     admin.alter_user_scram_credentials([scram(user, 5000)])
+    scene.settle()
     missing = admin.describe_user_scram_credentials([scene.name("missing")])[scene.name("missing")]
     everybody = admin.describe_user_scram_credentials()
     return [admin.describe_user_scram_credentials([user]), bool(missing["error"]), everybody[user]]
@@ -802,6 +807,7 @@ def sorted_acls(found: Any) -> list[str]:
 
 
 def acls_of(scene: Scene, **options: Any) -> Any:
+    scene.settle()
     found, error = admin_of(scene).describe_acls(acl_filter(scene, **options))
     return [sorted_acls(found), plain(error)]
 

@@ -31,6 +31,7 @@ class Scene(Peer):
     def __init__(self, broker: BrokerProcess, name: str) -> None:
         super().__init__(broker, name)
         self.bootstrap = broker.bootstrap_servers
+        self._settled = 0
 
     def filled(self, stem: str = "t", partitions: int = 1, count: int = 3, **configs: str) -> str:
         """A topic with so many records in each partition, one batch each, at the times 1000, 2000, ..."""
@@ -40,6 +41,15 @@ class Scene(Peer):
                 records = batch([b"value %d" % n], timestamp=1000 * (n + 1))
                 assert self.produce(topic, records, partition=partition)["ErrorCode"] == 0
         return topic
+
+    def settle(self) -> None:
+        """Wait until what was changed can be read: Kafka's broker learns of it after its controller has answered.
+
+        It learns in order, so a topic that is made later and has a leader proves most of it; a second one all of it.
+        """
+        for _ in range(2):
+            self._settled += 1
+            self.topic(f"settled-{self._settled}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
