@@ -102,6 +102,7 @@ def test_every_public_method_of_kafkajs_has_a_scenario(kafkajs: list[list[Event]
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 def test_every_public_method_has_a_scenario(library: Library) -> None:
+    assert library.public_classes() == set(library.classes) | set(library.other_classes)
     public, covered = library.public_methods(), set(library.scenarios) | set(library.local)
     assert sorted(public - covered) == [], "these methods have no scenario yet"
     assert sorted(covered - public) == [], "these methods are gone"

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiokafka
+import aiokafka.admin
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -16,12 +18,14 @@ from tests.interop.whole_api.scenario import PATIENCE_SECONDS, Library, Scene, p
 
 LIBRARY = Library(
     "aiokafka",
+    [aiokafka, aiokafka.admin],
     {
         "AIOKafkaProducer": AIOKafkaProducer,
         "AIOKafkaConsumer": AIOKafkaConsumer,
         "AIOKafkaAdminClient": AIOKafkaAdminClient,
     },
 )
+LIBRARY.other_classes = {"AIOKafkaClient": "the connections of the other three; not documented"}
 THEN_MS = 1_000_000
 Run = Callable[[Scene], Awaitable[Any]]
 

@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+import confluent_kafka
+import confluent_kafka.admin
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -43,7 +45,17 @@ from confluent_kafka.admin import (
 
 from tests.interop.whole_api.scenario import PATIENCE_SECONDS, Library, Scene, outcome, plain, until
 
-LIBRARY = Library("confluent-kafka", {"Producer": Producer, "Consumer": Consumer, "AdminClient": AdminClient})
+LIBRARY = Library(
+    "confluent-kafka",
+    [confluent_kafka, confluent_kafka.admin],
+    {"Producer": Producer, "Consumer": Consumer, "AdminClient": AdminClient},
+)
+LIBRARY.other_classes = {
+    "SerializingProducer": "a Producer that turns values into bytes",
+    "DeserializingConsumer": "a Consumer that turns bytes into values",
+    "ShareConsumer": "share groups are not here yet and not advertised (docs/differences.md)",
+    "DeserializingShareConsumer": "share groups are not here yet and not advertised (docs/differences.md)",
+}
 scenario = LIBRARY.scenario
 THEN_MS = 1_000_000
 QUIET = {"log_level": 0}

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import kafka
+import kafka.admin
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import (
     ACL,
@@ -33,6 +35,7 @@ from tests.interop.whole_api.scenario import PATIENCE_SECONDS, Library, Scene, o
 
 LIBRARY = Library(
     "kafka-python",
+    [kafka, kafka.admin],
     {"KafkaProducer": KafkaProducer, "KafkaConsumer": KafkaConsumer, "KafkaAdminClient": KafkaAdminClient},
 )
 scenario = LIBRARY.scenario

@@ -6,9 +6,11 @@ answer can be compared as it is. What belongs to the one process (addresses, ids
 
 import dataclasses
 import enum
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
+from types import ModuleType
 from typing import Any
 
 from tests.interop.cases.peer import Peer
@@ -59,12 +61,19 @@ class Scenario:
     run: Callable[[Scene], Any]
 
 
-class Library:
-    """One library: its public classes, its scenarios, and the methods that need none because they talk to no broker."""
+# How the libraries name what talks to a broker.
+CLIENT = re.compile(r"[A-Z]\w*(Producer|Consumer|Client)")
 
-    def __init__(self, name: str, classes: Mapping[str, type]) -> None:
+
+class Library:
+    """One library: its public clients, its scenarios, and the methods that need none because they talk to no broker."""
+
+    def __init__(self, name: str, modules: Sequence[ModuleType], classes: Mapping[str, type]) -> None:
         self.name = name
+        self._modules = modules
         self.classes = dict(classes)
+        self.other_classes: dict[str, str] = {}
+        """Clients without scenarios, and why."""
         self.scenarios: dict[str, Scenario] = {}
         self.local: dict[str, str] = {}
         self.close: Callable[[], None] = lambda: None
@@ -76,6 +85,14 @@ class Library:
             for name, kind in self.classes.items()
             for method in dir(kind)
             if not method.startswith("_") and callable(getattr(kind, method))
+        }
+
+    def public_classes(self) -> set[str]:
+        return {
+            name
+            for module in self._modules
+            for name, value in vars(module).items()
+            if CLIENT.fullmatch(name) and isinstance(value, type)
         }
 
     def scenario(self, method: str) -> Callable[[Callable[[Scene], Any]], Callable[[Scene], Any]]:
