@@ -62,7 +62,7 @@ class Scenario:
 
 
 # How the libraries name what talks to a broker.
-CLIENT = re.compile(r"[A-Z]\w*(Producer|Consumer|Client)")
+CLIENT = re.compile(r"\w*(Producer|Consumer|Client)")
 
 
 class Library:
