@@ -15,10 +15,20 @@ from typing import Any, Self
 
 import uvloop
 
+from fencepost.broker.node import Node
+from fencepost.broker.topic_names import check_topic_name
+from fencepost.config import topic_config
+from fencepost.settings import InvalidSetting
 from fencepost.shell.running_broker import RunningBroker
+from fencepost.wire.errors import KafkaError
 
 # A test has no second member to wait for.
 EMBEDDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SettingValue = str | int | float | bool
+
+
+class TopicExists(Exception):
+    """There is a topic of that name, and it is not what was asked for."""
 
 
 class Broker:
@@ -28,15 +38,16 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         data: str | Path | None = None,
         listen: str = "127.0.0.1:0",
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
     ) -> None:
         """`topics` are made at the first start, name to number of partitions. Without `data` a temporary directory is
-        used and removed in the end. `settings` are the broker's, by Kafka's names."""
+        used and removed in the end. `settings` are the broker's, by Kafka's names: texts, numbers or truth values."""
+        given = setting_texts(settings or {})
         self._topics = dict(topics or {})
         self._own_directory = data is None
         self.data = Path(tempfile.mkdtemp(prefix="fencepost-")) if data is None else Path(data)
         self._listen = listen
-        self._settings = {**EMBEDDED_SETTINGS, **(settings or {})}
+        self._settings = {**EMBEDDED_SETTINGS, **given}
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: RunningBroker | None = None
@@ -68,8 +79,12 @@ class Broker:
         self.host, self.port = running.addresses[0]
         name, separator, _ = self._listen.rpartition("://")
         self._listen = f"{name}{separator}{self.host}:{self.port}"
-        for name, partitions in self._topics.items():
-            self.create_topic(name, partitions)
+        try:
+            for name, partitions in self._topics.items():
+                self.create_topic(name, partitions)
+        except BaseException:
+            self.stop()
+            raise
         self._topics = {}
         return self
 
@@ -86,14 +101,11 @@ class Broker:
         self.stop()
         return self.start()
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic; one that exists already is left as it is."""
-
-        def create(running: RunningBroker) -> None:
-            if name not in running.node.metadata.topics:
-                running.node.create_topic(name, partitions, dict(config or {}))
-
-        self._call(create)
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, SettingValue] | None = None) -> None:
+        """Make a topic. One that exists already is left as it is; if it is not what is asked for, that is
+        TopicExists. A name, number or setting that no topic can have is a ValueError."""
+        overrides = setting_texts(config or {})
+        self._call(lambda running: _create_topic(running.node, name, partitions, overrides))
 
     def events(self) -> list[object]:
         """The latest events of the feed, oldest first."""
@@ -138,3 +150,40 @@ class Broker:
             loop.run_forever()
         finally:
             loop.close()
+
+
+def setting_texts(settings: Mapping[str, SettingValue]) -> dict[str, str]:
+    """Settings as Kafka writes them."""
+    texts = {}
+    for name, value in settings.items():
+        if not isinstance(value, SettingValue):
+            raise TypeError(f"the setting {name} is {value!r}; it must be a text, a number or a truth value")
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _create_topic(node: Node, name: str, partitions: int, overrides: dict[str, str]) -> None:
+    existing = node.metadata.topics.get(name)
+    if existing is not None:
+        if existing.partition_count != partitions:
+            raise TopicExists(f"the topic {name} exists with {_count(existing.partition_count)}, not {partitions}")
+        for setting in sorted(existing.overrides.keys() | overrides.keys()):
+            found, wanted = existing.overrides.get(setting), overrides.get(setting)
+            if found != wanted:
+                there = f"with {setting}={found}" if found is not None else f"with the default {setting}"
+                asked = f"with {setting}={wanted}" if wanted is not None else "with its default"
+                raise TopicExists(f"the topic {name} exists {there}, not {asked}")
+        return
+    if partitions < 1:
+        raise ValueError(f"the topic {name} must have at least one partition, not {partitions}")
+    try:
+        check_topic_name(name)
+        topic_config(overrides, node.config)
+        node.check_room_for(partitions)
+        node.create_topic(name, partitions, overrides)
+    except (KafkaError, InvalidSetting) as error:
+        raise ValueError(str(error)) from None
+
+
+def _count(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"

@@ -29,6 +29,7 @@ SECONDS = {
     "tests/page": 60,
     "tests/security": 60,
     "tests/security_acls": 60,
+    "tests/interop/test_whole_api.py": 60,
     "tests/interop/test_transaction_parity.py": 45,
     # Compiles the kernels where they were never used, for all files that come after.
     "tests/unit/wire/test_arrow_records.py": 60,

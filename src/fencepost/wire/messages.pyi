@@ -128,6 +128,37 @@ class AlterConfigsResponse:
     responses: list[AlterConfigsResourceResponse]
     def __init__(self, *, throttle_time_ms: int = ..., responses: list[AlterConfigsResourceResponse] = ...) -> None: ...
 
+class AlterPartitionReassignmentsRequest:
+    class ReassignableTopic:
+        class ReassignablePartition:
+            partition_index: int
+            replicas: list[int] | None
+            def __init__(self, *, partition_index: int = ..., replicas: list[int] | None = ...) -> None: ...
+        name: str
+        partitions: list[ReassignablePartition]
+        def __init__(self, *, name: str = ..., partitions: list[ReassignablePartition] = ...) -> None: ...
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: list[ReassignableTopic]
+    def __init__(self, *, timeout_ms: int = ..., allow_replication_factor_change: bool = ..., topics: list[ReassignableTopic] = ...) -> None: ...
+
+class AlterPartitionReassignmentsResponse:
+    class ReassignableTopicResponse:
+        class ReassignablePartitionResponse:
+            partition_index: int
+            error_code: int
+            error_message: str | None
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+        name: str
+        partitions: list[ReassignablePartitionResponse]
+        def __init__(self, *, name: str = ..., partitions: list[ReassignablePartitionResponse] = ...) -> None: ...
+    throttle_time_ms: int
+    allow_replication_factor_change: bool
+    error_code: int
+    error_message: str | None
+    responses: list[ReassignableTopicResponse]
+    def __init__(self, *, throttle_time_ms: int = ..., allow_replication_factor_change: bool = ..., error_code: int = ..., error_message: str | None = ..., responses: list[ReassignableTopicResponse] = ...) -> None: ...
+
 class AlterReplicaLogDirsRequest:
     class AlterReplicaLogDir:
         class AlterReplicaLogDirTopic:

@@ -28,6 +28,21 @@ case(
     [c(OP.ALTER)],
 )
 case(
+    "alter partition reassignments",
+    "AlterPartitionReassignments",
+    lambda n, v: {
+        "TimeoutMs": 5000,
+        "Topics": [{"Name": n.topic, "Partitions": [{"PartitionIndex": 0, "Replicas": None}]}],
+    },
+    [c(OP.ALTER)],
+)
+case(
+    "alter replica log dirs",
+    "AlterReplicaLogDirs",
+    lambda n, v: {"Dirs": [{"Path": "/no/such/directory", "Topics": [{"Name": n.topic, "Partitions": [0]}]}]},
+    [c(OP.ALTER)],
+)
+case(
     "list partition reassignments", "ListPartitionReassignments", {"TimeoutMs": 5000, "Topics": None}, [c(OP.DESCRIBE)]
 )
 case("describe client quotas", "DescribeClientQuotas", {"Components": [], "Strict": False}, [c(OP.DESCRIBE_CONFIGS)])

@@ -10,6 +10,10 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     CreateAclsRequest,
@@ -123,6 +127,46 @@ def elect_leaders(visit: Visit, request: ElectLeadersRequest) -> Any:
     )
 
 
+def alter_partition_reassignments(visit: Visit, request: AlterPartitionReassignmentsRequest) -> Any:
+    if visit.access.may_cluster(AclOperation.ALTER):
+        return visit.pass_on(request)
+    topic_response = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    partition_response = topic_response.ReassignablePartitionResponse
+    return AlterPartitionReassignmentsResponse(
+        error_code=REFUSED,
+        error_message=MESSAGE,
+        responses=[
+            topic_response(
+                name=topic.name,
+                partitions=[
+                    partition_response(
+                        partition_index=wanted.partition_index, error_code=REFUSED, error_message=MESSAGE
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def alter_replica_log_dirs(visit: Visit, request: AlterReplicaLogDirsRequest) -> Any:
+    if visit.access.may_cluster(AclOperation.ALTER):
+        return visit.pass_on(request)
+    topic_result = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+    partition_result = topic_result.AlterReplicaLogDirPartitionResult
+    return AlterReplicaLogDirsResponse(
+        results=[
+            topic_result(
+                topic_name=topic.name,
+                partitions=[partition_result(partition_index=index, error_code=REFUSED) for index in topic.partitions],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
 def list_partition_reassignments(visit: Visit, request: ListPartitionReassignmentsRequest) -> Any:
     if visit.access.may_cluster(AclOperation.DESCRIBE):
         return visit.pass_on(request)
@@ -189,6 +233,8 @@ GUARDS: dict[ApiKey, Guard | None] = {
     ApiKey.DELETE_ACLS: delete_acls,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.ELECT_LEADERS: elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
