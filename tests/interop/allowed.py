@@ -63,6 +63,10 @@ TRANSACTIONS: dict[str, tuple[str, str]] = {
         r"\[(1|8)\]\..*ErrorCode",
         "a marker of nobody is INVALID_REQUEST; Kafka fails inside and says UNKNOWN_SERVER_ERROR",
     ),
+    "end by the epoch before although the last end did not raise it": (
+        r"\[(3|4|9|10)\]\..*",
+        "the epoch before belongs to a producer that was fenced; Kafka gives it the live producer's",
+    ),
     "reading with limits on both sides of what is undecided": (
         r".*aborted",
         "we name the aborted transactions of what was read; Kafka rounds up to its next index entry",
