@@ -73,7 +73,8 @@ def produce(
         return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     if not transactional:
         return _append(node, call, request, batches, {})
-    verdicts, to_ask = _begin_verification(node, call, transactional)
+    assert request.transactional_id is not None
+    verdicts, to_ask = _begin_verification(node, call, request.transactional_id, transactional)
     if to_ask:
         return _produce_verified(node, call, request, batches, verdicts, to_ask)
     return _append(node, call, request, batches, verdicts)
@@ -149,6 +150,9 @@ def _append(
                 answers.append(refusal(data.index, error, asked))
                 _tell_refusal(node, call, topic.name, data.index, header, request.transactional_id, error)
                 continue
+            if guard is not None and header is not None and header.attributes & TRANSACTIONAL_MASK:
+                assert request.transactional_id is not None
+                partition.log.producers.verified(header.producer_id, request.transactional_id)
             first_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
             answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
             if is_duplicate:
@@ -163,7 +167,7 @@ def _append(
 
 
 def _begin_verification(
-    node: Node, call: Call, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
+    node: Node, call: Call, transactional_id: str, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
     """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}
@@ -178,7 +182,7 @@ def _begin_verification(
         key = partition.topic_partition
         try:
             guard = partition.log.producers.maybe_start_verification(
-                header.producer_id, header.base_sequence, header.producer_epoch, adds, now_ms
+                transactional_id, header.producer_id, header.base_sequence, header.producer_epoch, adds, now_ms
             )
         except KafkaError as error:
             verdicts[key] = error

@@ -2,9 +2,9 @@
 
 Protocol 1 (up to version 4) leaves the epoch alone, so only state tells a retry from a mistake. Protocol 2 bumps the
 epoch with every end: a call with the epoch before the current one is the retry of the last end, one with the current
-epoch means the present transaction. Where protocol 1 ended the last transaction, the epoch before the current one belongs
-to an earlier producer, which is fenced; Kafka takes its call for a retry and answers with the live producer's epoch. The
-functions here only decide; None means that there is nothing to write.
+epoch means the present transaction. Where protocol 1 ended the last transaction, the epoch before the current one
+belongs to an earlier producer, which is fenced; Kafka takes its call for a retry and answers with the live producer's
+epoch. The functions here only decide; None means that there is nothing to write.
 """
 
 from collections.abc import Callable
