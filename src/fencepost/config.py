@@ -67,7 +67,10 @@ class TopicConfig:
     )
     min_compaction_lag_ms: int = setting("long", 0, "Shortest time a record stays uncompacted.", minimum=0)
     min_insync_replicas: int = setting(
-        "int", 1, "Replicas that must have a record before acks=all is answered.", minimum=1
+        "int",
+        1,
+        "Replicas that must have a record before acks=all is answered; never more than the partition has.",
+        minimum=1,
     )
     preallocate: bool = setting("boolean", False, "Preallocate a new segment's file.")
     retention_bytes: int = setting("long", -1, "Size a partition may grow to; -1 is no limit.")

@@ -31,6 +31,8 @@ from fencepost.wire.messages import (
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+_ELECTION_TYPES = (0, 1)
+"""Preferred and unclean."""
 _CreateResult = CreateTopicsResponse.CreatableTopicResult
 _Creatable = CreateTopicsRequest.CreatableTopic
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
@@ -290,14 +292,28 @@ def list_partition_reassignments(
 
 def elect_leaders(node: "Node", call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """One replica is always the preferred leader: nothing to elect."""
-    response = ElectLeadersResponse()
     result = ElectLeadersResponse.ReplicaElectionResult
-    for topic in request.topic_partitions or ():
+    topics = node.metadata.topics
+    if request.topic_partitions is None:
+        # All there are: named, with nothing to say of their partitions.
+        return ElectLeadersResponse(replica_election_results=[result(topic=name) for name in topics])
+    response = ElectLeadersResponse()
+    is_known_type = request.election_type in _ELECTION_TYPES
+    if not is_known_type:
+        response.error_code = ErrorCode.INVALID_REQUEST
+    for topic in request.topic_partitions:
+        found = topics.get(topic.topic)
         results = []
         for index in topic.partitions:
-            is_known = topic.topic in node.metadata.topics and index < node.metadata.topics[topic.topic].partition_count
-            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=None))
+            if not is_known_type:
+                code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+            elif found is None:
+                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
+            elif not 0 <= index < found.partition_count:
+                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic.topic}-{index}"
+            else:
+                code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=message))
         response.replica_election_results.append(result(topic=topic.topic, partition_result=results))
     return response
 
