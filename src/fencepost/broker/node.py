@@ -130,7 +130,7 @@ class Node:
                 self.metadata.incarnation,
                 len(self.metadata.topics),
                 self.partition_total,
-                self.storage.was_clean,
+                self.storage.was_clean or self.storage.is_new,
             )
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from fencepost.broker.node import Node, Ports
-from fencepost.broker.storage import WrongDirectory, make_directory_durably
+from fencepost.broker.storage import LOCK_NAME, WrongDirectory, make_directory_durably
 from fencepost.config import broker_config
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.settings import InvalidSetting
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fencepost.shell.tls import TlsKeys
 
 DEFAULT_LISTENER = "PLAINTEXT"
-LOCK_NAME = ".lock"
 SALT_BYTES = 32
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 

@@ -18,6 +18,7 @@ from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.log.side_files import encode_uuid
 from fencepost.promise import Promise
 from fencepost.wire.batch import (
     HEADER_BYTES,
@@ -148,7 +149,8 @@ def _append(
             except KafkaError as error:
                 has_error = True
                 answers.append(refusal(data.index, error, asked))
-                _tell_refusal(node, call, topic.name, data.index, header, request.transactional_id, error)
+                name = topic.name or _name_of(node, topic.topic_id)
+                _tell_refusal(node, call, name, data.index, header, request.transactional_id, error)
                 continue
             if guard is not None and header is not None and header.attributes & TRANSACTIONAL_MASK:
                 assert request.transactional_id is not None
@@ -318,6 +320,12 @@ def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceR
             )
         )
     return response
+
+
+def _name_of(node: Node, topic_id: bytes) -> str:
+    """What a person calls a topic that a client names by its id; the id itself if there is none."""
+    found = node.metadata.topics_by_id.get(topic_id)
+    return encode_uuid(topic_id) if found is None else found.name
 
 
 def _tell_refusal(
