@@ -27,6 +27,7 @@ from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
     from fencepost.shell.tls import TlsKeys
+    from fencepost.shell.tls_listener import TlsListener
 
 DEFAULT_LISTENER = "PLAINTEXT"
 SALT_BYTES = 32
@@ -60,7 +61,7 @@ class RunningBroker:
         self._data = data.absolute()
         self._settings = settings
         self._lock: IO[str] | None = None
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self.on_events: Callable[[object], None] | None = None
         """Hears every event from the first on."""
         self.node: Node
@@ -119,12 +120,11 @@ class RunningBroker:
             host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
             self.node.set_endpoint(listener.name, host, advertised_port or port)
             if listener.name in keys:
-                from fencepost.shell.tls_listener import listen_with_tls
+                from fencepost.shell.tls_listener import TlsListener
 
-                server = await listen_with_tls(self.connections, listener.name, bound, keys[listener.name])
+                self._servers.append(TlsListener(self.connections, listener.name, bound, keys[listener.name]))
             else:
-                server = await listen(self.connections, listener.name, bound)
-            self._servers.append(server)
+                self._servers.append(await listen(self.connections, listener.name, bound))
             self.addresses.append((listener.host, port))
         self._key_watch.start()
         # What is alive now stays alive: the collector need not look at it again.
