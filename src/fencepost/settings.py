@@ -32,6 +32,18 @@ class Setting:
     pattern: str | None = None
     """What each item of a list must look like."""
     dynamic: bool = False
+    served: tuple[Any, ...] | None = None
+    """The only values that do what they say here, where Kafka has more. Others may be stored, and are not taken."""
+    unserved_because: str = ""
+
+    def check_served(self, text: str) -> None:
+        """Refuse what could be kept but would do nothing. Raises InvalidSetting."""
+        if self.served is not None and self.parse(text) not in self.served:
+            allowed = " or ".join(map(self.render, self.served))
+            raise InvalidSetting(
+                f"Invalid value {text} for configuration {self.name}: only {allowed} here, because "
+                f"{self.unserved_because}"
+            )
 
     def parse(self, text: str) -> Any:
         try:
@@ -122,6 +134,8 @@ def setting(
     also: tuple[int, ...] = (),
     pattern: str | None = None,
     dynamic: bool = False,
+    served: tuple[Any, ...] | None = None,
+    unserved_because: str = "",
 ) -> Any:
     metadata = {
         "kind": kind,
@@ -132,6 +146,8 @@ def setting(
         "also": also,
         "pattern": pattern,
         "dynamic": dynamic,
+        "served": served,
+        "unserved_because": unserved_because,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

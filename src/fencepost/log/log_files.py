@@ -7,6 +7,8 @@ the directory, the leader epochs. Knows offsets only as places in files; what th
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from crc32c import crc32c
+
 from fencepost.config import TopicConfig
 from fencepost.log import reading, recovery
 from fencepost.log.file_names import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
@@ -179,7 +181,7 @@ class LogFiles:
         waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
         return (
             segment.size + size > self._segment_bytes
-            or waited_ms > self.config.segment_ms
+            or waited_ms > self._age_max_ms(segment)
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_index_full(self.config.segment_index_bytes)
         )
@@ -187,14 +189,23 @@ class LogFiles:
     def _set_roll_timestamp(self, segment: Segment) -> None:
         """Appends compare with one number; without a first timestamp, each has to ask the clock."""
         first_timestamp = segment.first_timestamp()
-        self._roll_timestamp = first_timestamp + self.config.segment_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+        age_max_ms = self._age_max_ms(segment)
+        self._roll_timestamp = first_timestamp + age_max_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+
+    def _age_max_ms(self, segment: Segment) -> int:
+        """segment.ms less the segment's own jitter, which is the same after a restart."""
+        config = self.config
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        jitter = crc32c(b"%s %d %d" % (self.topic_id, self.partition, segment.base_offset))
+        return config.segment_ms - jitter % min(config.segment_jitter_ms, config.segment_ms)
 
     def roll_if_needed(self, now_ms: int) -> bool:
         """Roll a segment that has no timestamps and has grown old; others roll as records arrive."""
         segment = self._active
         if self._failure is not None or segment.size == 0 or segment.first_timestamp() >= 0:
             return False
-        if now_ms - segment.created_ms <= self.config.segment_ms:
+        if now_ms - segment.created_ms <= self._age_max_ms(segment):
             return False
         self.roll(now_ms)
         return True

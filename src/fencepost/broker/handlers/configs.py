@@ -13,7 +13,14 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
 from fencepost.broker.topic_names import check_topic_name
-from fencepost.config import BROKER_DEFAULT_OF, broker_config, broker_settings, topic_config, topic_settings
+from fencepost.config import (
+    BROKER_DEFAULT_OF,
+    broker_config,
+    broker_settings,
+    check_served,
+    topic_config,
+    topic_settings,
+)
 from fencepost.settings import InvalidSetting, Setting
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -264,12 +271,14 @@ def _store(
     try:
         if kind == TOPIC:
             check_internal_overrides(name, topic_config(changed, node.config))
+            check_served(topic_settings(), changed, current)
         else:
             for key, text in changed.items():
                 setting = broker_settings().get(key)
                 if setting is not None and not setting.dynamic and current.get(key) != text:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
             broker_config(dict(changed))
+            check_served(broker_settings(), changed, current)
     except InvalidSetting as error:
         # Kafka means to answer INVALID_CONFIG for brokers too, one day.
         code = ErrorCode.INVALID_CONFIG if kind == TOPIC else ErrorCode.INVALID_REQUEST

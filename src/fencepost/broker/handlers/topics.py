@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
-from fencepost.config import topic_config, topic_settings
+from fencepost.config import check_served, topic_config, topic_settings
 from fencepost.settings import InvalidSetting
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -104,6 +104,7 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         raise KafkaError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
     try:
         effective = topic_config(overrides, node.config)
+        check_served(topic_settings(), overrides)
     except InvalidSetting as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     make = node.metadata.draft_topic if validate_only else node.create_topic
