@@ -114,7 +114,9 @@ class BrokerConfig(SecurityConfig):
     node_id: int = setting("int", 1, "Id of this broker.", minimum=0)
     broker_rack: str = setting("string", "", "Rack of this broker.")
     listeners: tuple[str, ...] = setting(
-        "list", (), "Listeners as NAME://HOST:PORT; the command line's --listen is the first."
+        "list",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Listeners as NAME://HOST:PORT; those of the command line (--listen) count instead.",
     )
     advertised_listeners: tuple[str, ...] = setting("list", (), "Addresses given to clients, as NAME://HOST:PORT.")
     unstable_api_versions_enable: bool = setting(
@@ -240,13 +242,13 @@ class BrokerConfig(SecurityConfig):
         "long", 600_000, "How often expired offsets are looked for.", minimum=1
     )
     offsets_topic_num_partitions: int = setting("int", 50, "Partitions of __consumer_offsets.", minimum=1)
-    offsets_topic_replication_factor: int = setting("int", 1, "Replicas of __consumer_offsets.", minimum=1)
+    offsets_topic_replication_factor: int = setting("short", 1, "Replicas of __consumer_offsets.", minimum=1)
     offsets_topic_segment_bytes: int = setting("int", 104_857_600, "Segment size of __consumer_offsets.", minimum=1)
     offsets_topic_compression_codec: int = setting("int", 0, "Codec of __consumer_offsets.", minimum=0, maximum=0)
 
     # Transactions
     transaction_state_log_num_partitions: int = setting("int", 50, "Partitions of __transaction_state.", minimum=1)
-    transaction_state_log_replication_factor: int = setting("int", 1, "Replicas of __transaction_state.", minimum=1)
+    transaction_state_log_replication_factor: int = setting("short", 1, "Replicas of __transaction_state.", minimum=1)
     transaction_state_log_min_isr: int = setting("int", 1, "In-sync replicas of __transaction_state.", minimum=1)
     transaction_state_log_segment_bytes: int = setting(
         "int", 104_857_600, "Segment size of __transaction_state.", minimum=1
@@ -394,15 +396,53 @@ BROKER_DEFAULT_OF: Mapping[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
+_HOUR_MS = 3_600_000
+# Settings of Kafka's that mean the same in coarser units, the finer first. They count where the finer are not set.
+COARSER_THAN: Mapping[str, Mapping[str, int]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": _HOUR_MS},
+    "log.roll.ms": {"log.roll.hours": _HOUR_MS},
+    "log.roll.jitter.ms": {"log.roll.jitter.hours": _HOUR_MS},
+}
+COARSE_SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("log.retention.minutes", "int", None, "See log.retention.ms.", minimum=1, also=(-1,)),
+        Setting("log.retention.hours", "int", 168, "See log.retention.ms.", minimum=1, also=(-1,)),
+        Setting("log.roll.hours", "int", 168, "See log.roll.ms.", minimum=1),
+        Setting("log.roll.jitter.hours", "int", 0, "See log.roll.jitter.ms.", minimum=0),
+    )
+}
+
+# Without a value unless they are given one, which is not the same as an empty one.
+WITHOUT_DEFAULT = frozenset(
+    {
+        "advertised.listeners",
+        "broker.rack",
+        "log.flush.interval.ms",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.server.callback.handler.class",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+    }
+)
+
 # Names people write that are another setting's, or Kafka's in another form.
 BROKER_NAME_HINTS: Mapping[str, str] = {
     "broker.id": "use node.id",
     "log.dirs": "use the option --data",
     "log.dir": "use the option --data",
     "port": "use the option --listen",
-    "log.retention.hours": "use log.retention.ms",
-    "log.retention.minutes": "use log.retention.ms",
-    "log.roll.hours": "use log.roll.ms",
     "transactional.id.timeout.ms": (
         "use transactional.id.expiration.ms (idle ids) or transaction.max.timeout.ms (open transactions)"
     ),
@@ -424,7 +464,7 @@ def broker_settings() -> Mapping[str, Setting]:
 
 
 def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
-    config = parse_settings(BrokerConfig, without_listener_settings(texts), BROKER_NAME_HINTS)
+    config = parse_settings(BrokerConfig, _in_finest_units(without_listener_settings(texts)), BROKER_NAME_HINTS)
     for principal in super_users(config):
         if not re.fullmatch(_PRINCIPAL, principal):
             raise InvalidSetting(
@@ -432,6 +472,16 @@ def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
                 "with a semicolon between them"
             )
     return config
+
+
+def _in_finest_units(texts: Mapping[str, str]) -> dict[str, str]:
+    found = {name: text for name, text in texts.items() if name not in COARSE_SETTINGS}
+    for fine, coarser in COARSER_THAN.items():
+        for name, unit_ms in coarser.items():
+            if name in texts:
+                value = COARSE_SETTINGS[name].parse(texts[name])
+                found.setdefault(fine, str(value * unit_ms if value > 0 else value))
+    return found
 
 
 def check_served(

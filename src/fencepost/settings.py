@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+SHORT_MAX = 2**15 - 1
 
 
 class InvalidSetting(Exception):
@@ -112,12 +113,21 @@ def _parse_long(text: str) -> int:
     return value
 
 
+def _parse_short(text: str) -> int:
+    value = _parse_number(text)
+    if not -SHORT_MAX - 1 <= value <= SHORT_MAX:
+        raise ValueError(text)
+    return value
+
+
 _PARSERS: Mapping[str, Any] = {
+    "short": _parse_short,
     "int": _parse_int,
     "long": _parse_long,
     "double": float,
     "boolean": _parse_boolean,
     "string": str,
+    "class": str,
     "password": str,
     "list": lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }

@@ -48,10 +48,6 @@ RAW: dict[str, tuple[str, str]] = {
         "small segments are allowed: a broker at the edge or in a test has little room, and ours cost little; "
         "what would do nothing is refused",
     ),
-    "describe configs by name and of strange resources": (
-        r"\[2\]\[0\]\.Configs\[0\]\.Synonyms.*",
-        "Kafka's log.retention.ms has no default but log.retention.hours has; we have only the former",
-    ),
 }
 
 # Cases of test_transaction_parity.
@@ -75,10 +71,6 @@ TRANSACTIONS: dict[str, tuple[str, str]] = {
 }
 
 ADMIN: dict[str, tuple[str, str]] = {
-    "describeConfigs: with synonyms and documentation": (
-        r"retention\.ms\.synonyms",
-        "Kafka's log.retention.ms has no default but log.retention.hours has; we have only the former",
-    ),
     "incrementalAlterConfigs: unknown broker setting": (
         r"answer",
         "Kafka keeps settings it does not know, for plug-ins; we have none",
@@ -86,17 +78,11 @@ ADMIN: dict[str, tuple[str, str]] = {
 }
 
 _LIMITS_ARE_ON = "limits are on by default, and fixed at start"
-_NO_FALLBACK = "Kafka leaves it unset and falls back to a coarser setting with the same value, which we do not have"
 _AT_START = "certificates are read again when their files change; other settings of a listener are read at the start"
-_UNSET = "unset is an empty text"
 _PEM = "keys and certificates are PEM; Java's stores are refused"
 BROKER_SETTINGS: dict[str, str] = {
-    "broker.rack": _UNSET,
     "listener.security.protocol.map": "the peer has a listener for its controller; and it is a list",
     "sasl.enabled.mechanisms": "there is no GSSAPI, so none is on unless it is named",
-    "sasl.oauthbearer.expected.issuer": _UNSET,
-    "sasl.oauthbearer.jwks.endpoint.url": _UNSET,
-    "sasl.server.callback.handler.class": "names a validator that is built in; unset is an empty text",
     "ssl.client.auth": _AT_START,
     "ssl.enabled.protocols": _AT_START,
     "ssl.key.password": _AT_START,
@@ -109,10 +95,6 @@ BROKER_SETTINGS: dict[str, str] = {
     "ssl.truststore.location": _AT_START,
     "ssl.truststore.password": _AT_START,
     "ssl.truststore.type": _PEM,
-    "log.flush.interval.ms": _NO_FALLBACK,
-    "log.retention.ms": _NO_FALLBACK,
-    "log.roll.jitter.ms": _NO_FALLBACK,
-    "log.roll.ms": _NO_FALLBACK,
     "max.connections": _LIMITS_ARE_ON,
     "max.connections.per.ip": _LIMITS_ARE_ON,
     "min.insync.replicas": "eligible leader replicas make it a dynamic default of the cluster",

@@ -60,7 +60,7 @@ def parse_listeners(texts: Sequence[str]) -> list[Listener]:
 class RunningBroker:
     def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
         self._data = data.absolute()
-        self._settings = settings
+        self._settings = dict(settings)
         self._lock: DirectoryLock | None = None
         self._lock_timer: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server | TlsListener] = []
@@ -104,7 +104,7 @@ class RunningBroker:
         disk = RealDisk(shares.files)
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
-        self.node = Node(ports, str(self._data), self._settings)
+        self.node = Node(ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts))
         if self.on_events is not None:
             self.node.events.subscribe(self.on_events)
         try:
@@ -246,6 +246,27 @@ def reserve(listener: Listener) -> socket.socket:
             f"cannot listen on {listener.host}:{listener.port}: {os.strerror(error.errno or 0)}{hint}"
         ) from None
     return bound
+
+
+def _as_settings(
+    listeners: Sequence[Listener], reserved: Sequence[socket.socket], advertise_texts: Sequence[str]
+) -> dict[str, str]:
+    """The listeners as Kafka's settings would give them, with the ports that they really have."""
+    given = ",".join(
+        f"{listener.name}://{_in_url(listener.host)}:{bound.getsockname()[1]}"
+        for listener, bound in zip(listeners, reserved, strict=True)
+    )
+    settings = {"listeners": given}
+    if advertise_texts:
+        settings["advertised.listeners"] = ",".join(
+            text if "://" in text else f"{listener.name}://{text}"
+            for listener, text in zip(listeners, advertise_texts, strict=False)
+        )
+    return settings
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _match_advertised(

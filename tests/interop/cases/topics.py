@@ -382,3 +382,31 @@ def more_replicas_wanted_in_sync_than_there_are(peer: Peer) -> Any:
     """Both brokers want no more of them than the partition has."""
     topic = peer.topic(min_insync_replicas="3")
     return [peer.produce(topic, batch([b"x"]), acks=acks) for acks in (-1, 1)]
+
+
+@case
+def settings_of_groups_and_of_nobody(peer: Peer) -> Any:
+    answers = []
+    for kind in (32, 16):
+        described = {"ResourceType": kind, "ResourceName": "", "ConfigurationKeys": None}
+        found = peer.call("DescribeConfigs", 4, {"Resources": [described]})["Results"][0]
+        answers.append((found["ErrorCode"], found["ErrorMessage"], found["Configs"]))
+    for name, configs in (("", ["nonsense"]), (peer.name("g"), ["nonsense"]), (peer.name("g"), [])):
+        for api, operation in (("IncrementalAlterConfigs", {"ConfigOperation": 0}), ("AlterConfigs", {})):
+            entries = [{"Name": each, "Value": "1", **operation} for each in configs]
+            resource = {"ResourceType": 32, "ResourceName": name, "Configs": entries}
+            answers.append(peer.call(api, 1, {"Resources": [resource]})["Responses"])
+    return answers
+
+
+@case
+def settings_in_coarser_units_behind_the_finer(peer: Peer) -> Any:
+    """Named as synonyms, and only where the finer one has a value."""
+    topic = peer.topic(retention_ms="777777")
+    names = ["log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.roll.ms", "log.roll.hours"]
+    wanted = [
+        {"ResourceType": 4, "ResourceName": "1", "ConfigurationKeys": [*names, "log.roll.jitter.ms", "broker.rack"]},
+        {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms", "segment.ms", "flush.ms"]},
+    ]
+    found = peer.call("DescribeConfigs", 4, {"Resources": wanted, "IncludeSynonyms": True})["Results"]
+    return [sorted(each["Configs"], key=lambda config: config["Name"]) for each in found]

@@ -1,19 +1,27 @@
-"""Settings that Kafka has: each does what it says, or is refused with the reason. What is stored still opens."""
+"""Settings that Kafka has: each does what it says, or is refused with the reason. What is stored still opens.
 
+And what a broker was started with can be seen, but for what is secret.
+"""
+
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost.broker.durability import GroupCommit, PageCache
 from fencepost.broker.node import Node
+from fencepost.client import Admin, ResourceType
+from fencepost.config import broker_config
+from fencepost.embedded import Broker
 from fencepost.settings import InvalidSetting
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.messages import CreateTopicsRequest, IncrementalAlterConfigsRequest
+from fencepost.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.durability.scene import SMALL, Client
 
 TOPIC, BROKER = 2, 4
+AT_START = 4
 UNSERVED = [("file.delete.delay.ms", "1000"), ("preallocate", "true")]
 
 
@@ -107,3 +115,55 @@ def test_log_starts_are_written_as_often_as_asked() -> None:
     path = f"{machine.node.data_directory}/log-start-offset-checkpoint"
     machine.scheduler.run_for(2_000)
     assert b"orders 0 2" in machine.disk.read_bytes(path)
+
+
+def described(client: Client) -> dict[str, Any]:
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(resource_type=BROKER, resource_name="1")
+    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    result = client.socket.call(ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
+    return {config.name: config for config in result.configs}
+
+
+def test_what_was_given_at_the_start_is_shown_and_secrets_are_not() -> None:
+    location, secret = "listener.name.external.ssl.keystore.location", "listener.name.external.plain.sasl.jaas.config"
+    password = "listener.name.external.ssl.key.password"
+    settings = {
+        location: "/keys.pem",
+        secret: 'x required user_a="b";',
+        password: "hidden",
+        "log.retention.hours": "24",
+    }
+    machine = SimulatedNode({**SMALL, **settings}).start()
+    found = described(Client(machine))
+    assert (found[location].value, found[location].config_source, found[location].is_sensitive) == (
+        "/keys.pem",
+        AT_START,
+        False,
+    )
+    for name in (secret, password):
+        assert (found[name].value, found[name].is_sensitive) == (None, True)
+        assert [synonym.value for synonym in found[name].synonyms] == [None]
+    assert (found["log.dirs"].value, found["log.dirs"].config_source) == (machine.node.data_directory, AT_START)
+    assert (found["log.retention.hours"].value, found["log.retention.hours"].config_source) == ("24", AT_START)
+    assert found["log.retention.ms"].value is None
+    assert machine.node.config.log_retention_ms == 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "5"}, 5),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_that_is_given_counts(given: dict[str, str], expected_ms: int) -> None:
+    assert broker_config(given).log_retention_ms == expected_ms
+
+
+def test_a_running_broker_shows_its_listeners(tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
+        found = {config.name: config for config in admin.describe_configs(ResourceType.BROKER, "1")}
+        assert found["listeners"].value == f"PLAINTEXT://{broker.bootstrap_servers}"
+        assert found["log.dirs"].value == str(tmp_path / "data")
