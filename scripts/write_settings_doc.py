@@ -21,6 +21,8 @@ def default_text(setting: Setting) -> str:
 
 
 def allowed_text(setting: Setting) -> str:
+    if setting.served is not None:
+        return ", ".join(f"`{setting.render(value)}`" for value in setting.served)
     if setting.choices:
         return ", ".join(f"`{choice}`" for choice in setting.choices)
     low = "" if setting.minimum is None else f"≥ {setting.minimum:,.0f}"

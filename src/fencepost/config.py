@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from fencepost.security_config import SecurityConfig, without_listener_settings
@@ -18,6 +19,14 @@ _REPLICA = r"\*|[0-9]+:[0-9]+"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PRINCIPAL = r"[^:]+:.+"
 _POLICIES = ("compact", "delete")
+_REMOVED_AT_ONCE: dict[str, Any] = {
+    "served": (60_000, 0),
+    "unserved_because": "the files of a deleted segment are removed at once; readers that are in the midst of it go on",
+}
+_NOT_PREALLOCATED: dict[str, Any] = {
+    "served": (False,),
+    "unserved_because": "files grow as they are written, and a preallocated one could not be told from a damaged one",
+}
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -41,9 +50,16 @@ class TopicConfig:
     delete_retention_ms: int = setting(
         "long", 86_400_000, "How long tombstones and markers outlive compaction.", minimum=0
     )
-    file_delete_delay_ms: int = setting("long", 60_000, "Wait before a deleted segment's files are removed.", minimum=0)
-    flush_messages: int = setting("long", LONG_MAX, "Force a sync after this many records.", minimum=1)
-    flush_ms: int = setting("long", LONG_MAX, "Force a sync after this time.", minimum=0)
+    file_delete_delay_ms: int = setting(
+        "long", 60_000, "Kafka: wait before a deleted segment's files are removed. Here they go at once.", minimum=0,
+        **_REMOVED_AT_ONCE,
+    )  # fmt: skip
+    flush_messages: int = setting(
+        "long", LONG_MAX, "Force a sync after this many records; if set, before every acknowledgement.", minimum=1
+    )
+    flush_ms: int = setting(
+        "long", LONG_MAX, "Force a sync after this time; if set, before every acknowledgement.", minimum=0
+    )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "list", (), "Replicas whose catching up is throttled.", pattern=_REPLICA
     )
@@ -67,14 +83,19 @@ class TopicConfig:
     )
     min_compaction_lag_ms: int = setting("long", 0, "Shortest time a record stays uncompacted.", minimum=0)
     min_insync_replicas: int = setting(
-        "int", 1, "Replicas that must have a record before acks=all is answered.", minimum=1
+        "int",
+        1,
+        "Replicas that must have a record before acks=all is answered; never more than the partition has.",
+        minimum=1,
     )
-    preallocate: bool = setting("boolean", False, "Preallocate a new segment's file.")
+    preallocate: bool = setting("boolean", False, "Kafka: preallocate a new segment's file.", **_NOT_PREALLOCATED)
     retention_bytes: int = setting("long", -1, "Size a partition may grow to; -1 is no limit.")
     retention_ms: int = setting("long", 604_800_000, "Age a record may reach; -1 is no limit.", minimum=-1)
     segment_bytes: int = setting("int", 1_073_741_824, "Size at which a segment is rolled.", minimum=14)
     segment_index_bytes: int = setting("int", 10_485_760, "Largest index of a segment.", minimum=4)
-    segment_jitter_ms: int = setting("long", 0, "Random part taken off segment.ms.", minimum=0)
+    segment_jitter_ms: int = setting(
+        "long", 0, "Most that is taken off segment.ms, differently for each segment.", minimum=0
+    )
     segment_ms: int = setting("long", 604_800_000, "Age at which a segment is rolled.", minimum=1)
     unclean_leader_election_enable: bool = setting("boolean", False, "Whether an out-of-sync replica may lead.")
 
@@ -93,7 +114,9 @@ class BrokerConfig(SecurityConfig):
     node_id: int = setting("int", 1, "Id of this broker.", minimum=0)
     broker_rack: str = setting("string", "", "Rack of this broker.")
     listeners: tuple[str, ...] = setting(
-        "list", (), "Listeners as NAME://HOST:PORT; the command line's --listen is the first."
+        "list",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Listeners as NAME://HOST:PORT; those of the command line (--listen) count instead.",
     )
     advertised_listeners: tuple[str, ...] = setting("list", (), "Addresses given to clients, as NAME://HOST:PORT.")
     unstable_api_versions_enable: bool = setting(
@@ -123,10 +146,10 @@ class BrokerConfig(SecurityConfig):
     )
     flush_threads: int = setting("int", 4, "Fencepost: threads that sync files.", minimum=1, maximum=64)
     log_flush_offset_checkpoint_interval_ms: int = setting(
-        "int", 60_000, "How often recovery points are written.", minimum=0
+        "int", 60_000, "How often recovery points are written, at the least.", minimum=0
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        "int", 60_000, "How often log start offsets are written.", minimum=0
+        "int", 60_000, "How often log start offsets are written, at the least.", minimum=0
     )
 
     # Topics
@@ -149,7 +172,9 @@ class BrokerConfig(SecurityConfig):
     log_cleaner_delete_retention_ms: int = setting(
         "long", 86_400_000, "See delete.retention.ms.", minimum=0, dynamic=True
     )
-    log_segment_delete_delay_ms: int = setting("long", 60_000, "See file.delete.delay.ms.", minimum=0, dynamic=True)
+    log_segment_delete_delay_ms: int = setting(
+        "long", 60_000, "See file.delete.delay.ms.", minimum=0, dynamic=True, **_REMOVED_AT_ONCE
+    )
     log_flush_interval_messages: int = setting("long", LONG_MAX, "See flush.messages.", minimum=1, dynamic=True)
     log_flush_interval_ms: int = setting("long", LONG_MAX, "See flush.ms.", minimum=0, dynamic=True)
     log_index_interval_bytes: int = setting("int", 4096, "See index.interval.bytes.", minimum=0, dynamic=True)
@@ -171,7 +196,7 @@ class BrokerConfig(SecurityConfig):
     )
     log_cleaner_min_compaction_lag_ms: int = setting("long", 0, "See min.compaction.lag.ms.", minimum=0, dynamic=True)
     min_insync_replicas: int = setting("int", 1, "See the topic setting.", minimum=1, dynamic=True)
-    log_preallocate: bool = setting("boolean", False, "See preallocate.", dynamic=True)
+    log_preallocate: bool = setting("boolean", False, "See preallocate.", dynamic=True, **_NOT_PREALLOCATED)
     log_retention_bytes: int = setting("long", -1, "See retention.bytes.", dynamic=True)
     log_retention_ms: int = setting("long", 604_800_000, "See retention.ms.", minimum=-1, dynamic=True)
     log_segment_bytes: int = setting("int", 1_073_741_824, "See segment.bytes.", minimum=14, dynamic=True)
@@ -204,19 +229,26 @@ class BrokerConfig(SecurityConfig):
     group_max_session_timeout_ms: int = setting("int", 1_800_000, "Longest session time-out a member may ask for.")
     group_max_size: int = setting("int", INT_MAX, "Members one group may have.", minimum=1)
     offset_metadata_max_bytes: int = setting("int", 4096, "Largest metadata of a committed offset.")
-    offsets_commit_timeout_ms: int = setting("int", 5_000, "How long a commit may take.", minimum=1)
+    offsets_commit_timeout_ms: int = setting(
+        "int",
+        5_000,
+        "Kafka: how long a commit waits for other replicas.",
+        minimum=1,
+        served=(5_000,),
+        unserved_because="there are no other replicas to wait for: a commit is answered when it is synced",
+    )
     offsets_retention_minutes: int = setting("int", 10_080, "How long offsets of an empty group are kept.", minimum=1)
     offsets_retention_check_interval_ms: int = setting(
         "long", 600_000, "How often expired offsets are looked for.", minimum=1
     )
     offsets_topic_num_partitions: int = setting("int", 50, "Partitions of __consumer_offsets.", minimum=1)
-    offsets_topic_replication_factor: int = setting("int", 1, "Replicas of __consumer_offsets.", minimum=1)
+    offsets_topic_replication_factor: int = setting("short", 1, "Replicas of __consumer_offsets.", minimum=1)
     offsets_topic_segment_bytes: int = setting("int", 104_857_600, "Segment size of __consumer_offsets.", minimum=1)
     offsets_topic_compression_codec: int = setting("int", 0, "Codec of __consumer_offsets.", minimum=0, maximum=0)
 
     # Transactions
     transaction_state_log_num_partitions: int = setting("int", 50, "Partitions of __transaction_state.", minimum=1)
-    transaction_state_log_replication_factor: int = setting("int", 1, "Replicas of __transaction_state.", minimum=1)
+    transaction_state_log_replication_factor: int = setting("short", 1, "Replicas of __transaction_state.", minimum=1)
     transaction_state_log_min_isr: int = setting("int", 1, "In-sync replicas of __transaction_state.", minimum=1)
     transaction_state_log_segment_bytes: int = setting(
         "int", 104_857_600, "Segment size of __transaction_state.", minimum=1
@@ -364,15 +396,53 @@ BROKER_DEFAULT_OF: Mapping[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
+_HOUR_MS = 3_600_000
+# Settings of Kafka's that mean the same in coarser units, the finer first. They count where the finer are not set.
+COARSER_THAN: Mapping[str, Mapping[str, int]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": _HOUR_MS},
+    "log.roll.ms": {"log.roll.hours": _HOUR_MS},
+    "log.roll.jitter.ms": {"log.roll.jitter.hours": _HOUR_MS},
+}
+COARSE_SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("log.retention.minutes", "int", None, "See log.retention.ms.", minimum=1, also=(-1,)),
+        Setting("log.retention.hours", "int", 168, "See log.retention.ms.", minimum=1, also=(-1,)),
+        Setting("log.roll.hours", "int", 168, "See log.roll.ms.", minimum=1),
+        Setting("log.roll.jitter.hours", "int", 0, "See log.roll.jitter.ms.", minimum=0),
+    )
+}
+
+# Without a value unless they are given one, which is not the same as an empty one.
+WITHOUT_DEFAULT = frozenset(
+    {
+        "advertised.listeners",
+        "broker.rack",
+        "log.flush.interval.ms",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.server.callback.handler.class",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+    }
+)
+
 # Names people write that are another setting's, or Kafka's in another form.
 BROKER_NAME_HINTS: Mapping[str, str] = {
     "broker.id": "use node.id",
     "log.dirs": "use the option --data",
     "log.dir": "use the option --data",
     "port": "use the option --listen",
-    "log.retention.hours": "use log.retention.ms",
-    "log.retention.minutes": "use log.retention.ms",
-    "log.roll.hours": "use log.roll.ms",
     "transactional.id.timeout.ms": (
         "use transactional.id.expiration.ms (idle ids) or transaction.max.timeout.ms (open transactions)"
     ),
@@ -394,7 +464,7 @@ def broker_settings() -> Mapping[str, Setting]:
 
 
 def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
-    config = parse_settings(BrokerConfig, without_listener_settings(texts), BROKER_NAME_HINTS)
+    config = parse_settings(BrokerConfig, _in_finest_units(without_listener_settings(texts)), BROKER_NAME_HINTS)
     for principal in super_users(config):
         if not re.fullmatch(_PRINCIPAL, principal):
             raise InvalidSetting(
@@ -402,6 +472,25 @@ def broker_config(texts: Mapping[str, str]) -> BrokerConfig:
                 "with a semicolon between them"
             )
     return config
+
+
+def _in_finest_units(texts: Mapping[str, str]) -> dict[str, str]:
+    found = {name: text for name, text in texts.items() if name not in COARSE_SETTINGS}
+    for fine, coarser in COARSER_THAN.items():
+        for name, unit_ms in coarser.items():
+            if name in texts:
+                value = COARSE_SETTINGS[name].parse(texts[name])
+                found.setdefault(fine, str(value * unit_ms if value > 0 else value))
+    return found
+
+
+def check_served(
+    known: Mapping[str, Setting], texts: Mapping[str, str], current: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Refuse values that would be kept and do nothing, unless they are there already. Raises InvalidSetting."""
+    for name, text in texts.items():
+        if name in known and current.get(name) != text:
+            known[name].check_served(text)
 
 
 def super_users(config: BrokerConfig) -> list[str]:

@@ -73,7 +73,7 @@ class SecurityConfig:
         "int", 524_288, "Largest request before a client has authenticated.", minimum=1
     )
     sasl_server_callback_handler_class: str = setting(
-        "string",
+        "class",
         "",
         "How tokens are checked: Kafka's OAuthBearerValidatorCallbackHandler (signed tokens, what an empty value means "
         "too) or OAuthBearerUnsecuredValidatorCallbackHandler (development only).",
@@ -140,6 +140,9 @@ class ListenerConfig:
         return [*own, f"{self._prefix}{name}", name]
 
 
+_PREFIXED_NAME = re.compile(r"listener\.name\.(\w+)\.(?:(plain|scram-sha-256|scram-sha-512|oauthbearer)\.)?(.+)")
+
+
 def without_listener_settings(texts: Mapping[str, str]) -> dict[str, str]:
     """What is left when those of single listeners, each of them checked, are taken out."""
     rest = {}
@@ -151,8 +154,14 @@ def without_listener_settings(texts: Mapping[str, str]) -> dict[str, str]:
     return rest
 
 
+def unprefixed(name: str) -> str:
+    """Of a listener's own setting: the setting that it is one of."""
+    found = _PREFIXED_NAME.match(name)
+    return name if found is None else found[3]
+
+
 def _check_prefixed(name: str, text: str) -> None:
-    found = re.match(r"listener\.name\.(\w+)\.(?:(plain|scram-sha-256|scram-sha-512|oauthbearer)\.)?(.+)", name)
+    found = _PREFIXED_NAME.match(name)
     if found is None:
         raise InvalidSetting(f"Unknown configuration {name}: write {LISTENER_PREFIX}LISTENER.[MECHANISM.]NAME")
     _, mechanism, rest = found.groups()

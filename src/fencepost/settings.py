@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+SHORT_MAX = 2**15 - 1
 
 
 class InvalidSetting(Exception):
@@ -32,6 +33,18 @@ class Setting:
     pattern: str | None = None
     """What each item of a list must look like."""
     dynamic: bool = False
+    served: tuple[Any, ...] | None = None
+    """The only values that do what they say here, where Kafka has more. Others may be stored, and are not taken."""
+    unserved_because: str = ""
+
+    def check_served(self, text: str) -> None:
+        """Refuse what could be kept but would do nothing. Raises InvalidSetting."""
+        if self.served is not None and self.parse(text) not in self.served:
+            allowed = " or ".join(map(self.render, self.served))
+            raise InvalidSetting(
+                f"Invalid value {text} for configuration {self.name}: only {allowed} here, because "
+                f"{self.unserved_because}"
+            )
 
     def parse(self, text: str) -> Any:
         try:
@@ -100,12 +113,21 @@ def _parse_long(text: str) -> int:
     return value
 
 
+def _parse_short(text: str) -> int:
+    value = _parse_number(text)
+    if not -SHORT_MAX - 1 <= value <= SHORT_MAX:
+        raise ValueError(text)
+    return value
+
+
 _PARSERS: Mapping[str, Any] = {
+    "short": _parse_short,
     "int": _parse_int,
     "long": _parse_long,
     "double": float,
     "boolean": _parse_boolean,
     "string": str,
+    "class": str,
     "password": str,
     "list": lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }
@@ -122,6 +144,8 @@ def setting(
     also: tuple[int, ...] = (),
     pattern: str | None = None,
     dynamic: bool = False,
+    served: tuple[Any, ...] | None = None,
+    unserved_because: str = "",
 ) -> Any:
     metadata = {
         "kind": kind,
@@ -132,6 +156,8 @@ def setting(
         "also": also,
         "pattern": pattern,
         "dynamic": dynamic,
+        "served": served,
+        "unserved_because": unserved_because,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

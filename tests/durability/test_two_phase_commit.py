@@ -34,6 +34,7 @@ INPUT, GROUP, ID = "purchases", "shop", "shop-1"
 TIMEOUT_MS = 30_000
 FINISHED_MS = 5_000
 UNSTABLE_OFFSET_COMMIT = 88
+INVALID_PRODUCER_ID_MAPPING = 49
 
 
 class Shop:
@@ -88,6 +89,11 @@ class Shop:
             assert topic.results_by_partition[0].partition_error_code == 0, answer
 
     def _produce(self, topic: str, value: bytes) -> None:
+        assert self.try_to_produce(topic, value) == 0
+        self.sequences[topic] += 1
+
+    def try_to_produce(self, topic: str, value: bytes, transactional_id: str = ID) -> int:
+        """One batch of the present producer, under this transactional id or another; the error code."""
         batch = build_batch(
             [(self.machine.clock.wall_ms(), None, value, ())],
             producer_id=self.producer_id,
@@ -97,10 +103,9 @@ class Shop:
         )
         data = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=batch)
         topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-        request = ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=1000, topic_data=topics)
+        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=topics)
         answer = self._call(ApiKey.PRODUCE, 12 if self.is_new else 9, request)
-        assert answer.responses[0].partition_responses[0].error_code == 0, answer
-        self.sequences[topic] += 1
+        return int(answer.responses[0].partition_responses[0].error_code)
 
     def _send_offsets(self, input_offset: int) -> None:
         identity = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
@@ -233,3 +238,33 @@ def test_a_full_disk_delays_the_end_of_a_decided_transaction_and_does_not_preven
     reader = Reader(machine)
     assert all(reader.visible(topic) == [b"first", b"second"] for topic in OUTPUTS)
     assert reader.committed() == 2
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_whose_an_open_transaction_is_is_asked_again_after_a_restart(protocol: int) -> None:
+    """The intruder's id exists and is in good order: it only is not the one that the producer id belongs to."""
+    machine = SimulatedNode(SETTINGS, seed=1).start()
+    shop = Shop(machine, protocol)
+    shop.open()
+    intruder = InitProducerIdRequest(transactional_id="intruder", transaction_timeout_ms=TIMEOUT_MS)
+    assert shop._call(ApiKey.INIT_PRODUCER_ID, 4, intruder).error_code == 0
+    if not shop.is_new:
+        shop._add_partitions()
+    topic = OUTPUTS[0]
+    shop._produce(topic, b"first")
+    machine.crash()
+    machine.start()
+    machine.scheduler.run_for(FINISHED_MS)
+    shop.client = Client(machine)
+    assert shop.try_to_produce(topic, b"forged", "intruder") == INVALID_PRODUCER_ID_MAPPING
+    assert shop.try_to_produce(topic, b"forged", "nobody") == INVALID_PRODUCER_ID_MAPPING
+    shop._produce(topic, b"second")
+    # Known again, and still not open to everybody.
+    assert shop.try_to_produce(topic, b"forged", "intruder") == INVALID_PRODUCER_ID_MAPPING
+    shop._produce(topic, b"third")
+    assert [batch.base_sequence for batch in _batches(machine, topic)] == [0, 1, 2]
+
+
+def _batches(machine: SimulatedNode, topic: str) -> list[Any]:
+    records = Client(machine).fetch(topic, {0: 0}).responses[0].partitions[0].records
+    return [header for _, header in iterate_headers(memoryview(records))]

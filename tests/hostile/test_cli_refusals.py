@@ -176,6 +176,8 @@ def test_what_happens_is_told_as_json_lines(tmp_path: Path) -> None:
         eventually(lambda: any("ConnectionClosed" in line for line in broker.error_lines()), "the end is told")
         told = {line["event"]: line for line in map(json.loads, broker.error_lines())}
     assert told["BrokerStarted"]["level"] == "info"
+    # A directory that was not there before has not been left in disorder.
+    assert told["BrokerStarted"]["was_clean"] is True
     assert told["TopicCreated"]["topic"] == "told"
     assert told["MalformedRequest"]["level"] == "warning"
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["time"]) for line in told.values())

@@ -1,5 +1,6 @@
 """A data directory that Apache Kafka wrote is opened, read and continued by our log code."""
 
+import fcntl
 import re
 import shutil
 import time
@@ -21,7 +22,9 @@ from fencepost.log.side_files import (
 from fencepost.shell.disk import RealDisk
 from tests.interop.load import CODECS, CONFIGS, load
 from tests.peers.batches import batch, read_headers
+from tests.peers.broker_process import BrokerFailed
 from tests.peers.dump import dump, files_of
+from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 
 pytestmark = pytest.mark.timeout(120)
@@ -158,3 +161,39 @@ def test_the_offsets_topic_of_kafka_is_opened(directory: Path) -> None:
     assert names
     for name in names:
         assert read_all(open_partition(directory, name, clean=False)) == log_bytes(directory, name)
+
+
+def test_apache_kafka_and_we_keep_each_other_out_of_a_directory(tmp_path: Path) -> None:
+    """Java takes record locks, Python programs like to take those of flock: each must see the other's."""
+    kafka, ours = ApacheKafka(directory=tmp_path), FencepostProcess(directory=tmp_path)
+    with kafka:
+        with pytest.raises(BrokerFailed, match="in use by another broker"):
+            ours.start()
+        kafka.stop()
+    # What Kafka's own tool leaves of a new directory, which both can start in.
+    shutil.rmtree(kafka.data_directory)
+    kafka._format(kafka._write_properties())
+    with ours:
+        assert "Failed to acquire lock" in failed_start(kafka)
+        # A file that somebody deletes is there again before long, and locked.
+        (ours.data_directory / ".lock").unlink()
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with open(ours.data_directory / ".lock", "r+") as lock:
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except FileNotFoundError:
+                pass
+            except BlockingIOError:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        ours.stop()
+
+
+def failed_start(broker: ApacheKafka) -> str:
+    """All that it says about it, which is much."""
+    since = broker.log_file.stat().st_size
+    with pytest.raises(BrokerFailed):
+        broker.start()
+    return broker.log_file.read_bytes()[since:].decode(errors="replace")

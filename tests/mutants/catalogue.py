@@ -8,7 +8,7 @@ from fencepost.broker.durability import GroupCommit
 from fencepost.broker.partition import Partition
 from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
-from fencepost.coordinators.transactions import add, coordinator, end_requests, init, ledger, sweep
+from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.log import open_transactions, partition_log, producer_checks, producers, recovery, segment
 from fencepost.wire.errors import ErrorCode
@@ -253,6 +253,20 @@ def _ids_only_in_memory(good: Any) -> Any:
     return commit
 
 
+def _open_to_any_id(good: Any) -> Any:
+    def start(self: Any, transactional_id: str, producer_id: int, *rest: Any) -> Any:
+        entry = self._producers.get(producer_id)
+        if entry is not None and entry.has_open_transaction:
+            entry.transactional_id = transactional_id
+        return good(self, transactional_id, producer_id, *rest)
+
+    return start
+
+
+def _any_end_raised_the_epoch(good: Any) -> Any:
+    return lambda record, given: good(record._replace(client_transaction_version=2), given)
+
+
 MUTANTS = [
     Mutant("acknowledge-before-sync", "answers and shows what is not synced",
            [(GroupCommit, "appended", _acknowledge_at_once)]),
@@ -319,6 +333,10 @@ MUTANTS = [
     Mutant("never-time-out", "open transactions are not timed out", [(sweep.Sweep, "_schedule_timeout", nothing)]),
     Mutant("ghosts-not-dropped", "a late EndTxn of protocol 1 ends the next transaction",
            [(ledger.Ledger, "is_ghost", instead(lambda *arguments: False))], directed.late_ends_do_nothing),
+    Mutant("open-to-any-id", "a transaction that is open takes batches under any transactional id",
+           [(_Producers, "maybe_start_verification", _open_to_any_id)], directed.open_transactions_belong_to_their_id),
+    Mutant("any-end-raised-the-epoch", "the epoch before is that of a retry, whatever ended the last transaction",
+           [(end, "_check_identity_protocol_2", _any_end_raised_the_epoch)], directed.epochs_before_belong_to_zombies),
     Mutant("pending-kept-on-abort", "an abort leaves its offsets pending",
            [(OffsetStore, "end_transaction", _abort_keeps_pending)]),
     Mutant("abort-commits-offsets", "offsets count although their transaction was aborted",

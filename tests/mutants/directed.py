@@ -21,6 +21,10 @@ from tests.durability.test_two_phase_commit import (
     Shop,
     test_a_full_disk_delays_the_end_of_a_decided_transaction_and_does_not_prevent_it,
     test_a_transaction_counts_as_a_whole_or_not_at_all_whenever_the_power_fails,
+    test_whose_an_open_transaction_is_is_asked_again_after_a_restart,
+)
+from tests.unit.coordinators.transactions.test_ending import (
+    test_a_zombie_of_protocol_2_never_gets_the_epoch_of_a_live_producer_of_protocol_1,
 )
 
 TOPIC = OUTPUTS[0]
@@ -84,7 +88,9 @@ def overtaken_verifications_open_nothing() -> None:
     shop._add_partitions()
     partition = machine.node.partition(TOPIC, 0)
     now_ms = machine.clock.wall_ms()
-    guard = partition.log.producers.maybe_start_verification(shop.producer_id, 0, shop.producer_epoch, False, now_ms)
+    guard = partition.log.producers.maybe_start_verification(
+        "shop", shop.producer_id, 0, shop.producer_epoch, False, now_ms
+    )
     marker = MarkerOrder("", shop.producer_id, shop.producer_epoch, 0, False, 0, ())
     assert partition.append_markers([marker], now_ms) == [None]
     batch = build_batch(
@@ -97,6 +103,15 @@ def overtaken_verifications_open_nothing() -> None:
     with contextlib.suppress(KafkaError):
         partition.append(memoryview(batch), Origin.CLIENT, now_ms, guard)
         raise AssertionError("the late batch has opened a transaction that nobody will end")
+
+
+def open_transactions_belong_to_their_id() -> None:
+    for protocol in (1, 2):
+        test_whose_an_open_transaction_is_is_asked_again_after_a_restart(protocol)
+
+
+def epochs_before_belong_to_zombies() -> None:
+    test_a_zombie_of_protocol_2_never_gets_the_epoch_of_a_live_producer_of_protocol_1()
 
 
 def open_transactions_outlive_a_restart() -> None:

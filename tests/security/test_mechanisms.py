@@ -14,7 +14,7 @@ from fencepost.broker.security.conversation import AuthenticationRefused
 from fencepost.broker.security.jwt import SignedTokens, TokenRefused, UnsecuredTokens, read_key_set
 from fencepost.broker.security.plain import PlainConversation, PlainUsers
 from fencepost.broker.security.principal_mapping import InvalidRule, PrincipalMapping
-from fencepost.broker.security.scram import ScramConversation, template_of
+from fencepost.broker.security.scram import Look, ScramConversation, decoy, looks_of
 from fencepost.client.scram import ScramConversation as ScramClient
 from fencepost.settings import InvalidSetting
 from fencepost.shell.issuer_keys import allowed_url
@@ -28,7 +28,8 @@ NOW_MS = 1_800_000_000_000
 
 def scram_server(nonce: str = "servernonce", name: str = "alice") -> ScramConversation:
     users = {name: CREDENTIAL}
-    return ScramConversation(SCRAM, users.get, template_of(SCRAM, CREDENTIAL, b"s" * 32), nonce)
+    looks = looks_of(users.values())
+    return ScramConversation(SCRAM, users.get, lambda name: decoy(SCRAM, b"s" * 32, looks, name), nonce)
 
 
 def test_a_name_with_escapes_is_the_name_that_was_meant() -> None:
@@ -96,6 +97,34 @@ def test_a_name_that_does_not_exist_looks_like_one_that_does() -> None:
     assert unknown["i"] == known["i"]
     assert len(unknown["s"]) == len(known["s"])
     assert unknown["s"] != known["s"]
+
+
+def test_decoys_look_like_all_the_users_and_not_like_one_of_them() -> None:
+    users = [Look(32, 4096), Look(26, 8192), Look(64, 16_384)]
+    shown = [decoy(SCRAM, b"s" * 32, users, f"nobody-{number}") for number in range(100)]
+    assert {Look.of(one) for one in shown} == set(users)
+    assert len({one.salt for one in shown}) == 100
+
+
+def test_a_decoy_changes_only_when_no_user_looks_like_it_any_more() -> None:
+    users = [Look(32, 4096), Look(26, 8192)]
+    names = [f"nobody-{number}" for number in range(100)]
+    before = {name: decoy(SCRAM, b"s" * 32, users, name) for name in names}
+    newcomer = Look(64, 16_384)
+    after = {name: decoy(SCRAM, b"s" * 32, [newcomer, *users], name) for name in names}
+    moved = {name for name in names if after[name] != before[name]}
+    assert {Look.of(after[name]) for name in moved} == {newcomer}
+    assert 10 < len(moved) < 60
+    assert {name: decoy(SCRAM, b"s" * 32, users, name) for name in names} == before
+
+
+def test_a_credential_that_no_client_can_use_looks_like_a_decoy() -> None:
+    broken = {"empty": CREDENTIAL._replace(salt=b""), "weak": CREDENTIAL._replace(iterations=1)}
+    assert looks_of([*broken.values(), CREDENTIAL]) == [Look(len(SALT), 4096)]
+    for name in broken:
+        server = ScramConversation(SCRAM, broken.get, lambda name: decoy(SCRAM, b"s", [Look(7, 5000)], name), "mine")
+        fields = dict(part.split("=", 1) for part in server.respond(f"n,,n={name},r=x".encode()).decode().split(","))
+        assert (fields["i"], len(base64.b64decode(fields["s"]))) == ("5000", 7)
 
 
 @pytest.mark.parametrize(

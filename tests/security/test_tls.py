@@ -1,5 +1,7 @@
 """Scenario 48, TLS: old versions, clients without a certificate, names that differ, certificates that change."""
 
+import contextlib
+import json
 import socket
 import ssl
 import threading
@@ -64,6 +66,30 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     # Whoever runs the broker is told why.
     broker.wait_for_log("PEER_DID_NOT_RETURN_A_CERTIFICATE")
     broker.wait_for_log("CERTIFICATE_VERIFY_FAILED")
+    lines = [line for line in broker.log_file.read_text().splitlines() if "PEER_DID_NOT_RETURN" in line]
+    told = json.loads(lines[0])
+    assert (told["event"], told["peer"], told["listener"]) == ("AuthenticationFailed", "127.0.0.1", "SSL")
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip"])
+def test_handshakes_that_are_never_finished_count_as_connections(tmp_path: Path, limit: str) -> None:
+    with SecuredFencepost(tmp_path, {"SSL": "SSL"}, **{limit: "3"}) as broker, contextlib.ExitStack() as silent:
+        address = ("127.0.0.1", broker.ports["SSL"])
+        for _ in range(3):
+            silent.enter_context(socket.create_connection(address, SECONDS))
+        with socket.create_connection(address, SECONDS) as one_too_many:
+            assert one_too_many.recv(1) == b""
+        broker.wait_for_log("ConnectionRefused")
+        silent.close()
+        # As soon as they are gone there is room again.
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                with Admin(broker.address_of("SSL"), **own_options(broker, "SSL")) as admin:
+                    assert admin.describe_cluster().brokers
+                break
+            except ClientError:
+                assert time.monotonic() < deadline
 
 
 def test_where_a_certificate_is_only_asked_for_one_may_come_without(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.peers.raw import RawClient
 from tests.security_acls.scene import AskingFencepost, Right, connect, grant, revoke, settled
 
 OP, TOPIC, ID = AclOperation, ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
+UNKNOWN_MAPPING = 49
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, ID_REFUSED = 29, 30, 31, 53
 
 
@@ -69,6 +70,60 @@ def test_cve_2018_17196_a_crafted_produce_does_not_get_around_the_transactional_
         # Under an own id, with somebody else's producer: the coordinator knows whose it is.
         assert produced(client, topic, in_transaction, 9, TransactionalId=f"{user}-own") != 0
     assert end_offset(root, topic) == 0
+
+
+@pytest.mark.parametrize(("version", "commit_version"), [(11, 4), (12, 5)])
+def test_an_open_transaction_takes_nothing_under_another_transactional_id(
+    broker: AskingFencepost, root: RawClient, user: str, version: int, commit_version: int
+) -> None:
+    """The intruder may write to the topic, to the group and under its own id, and knows the victim's producer."""
+    topic, group = make_topic(root, f"{user}-topic"), f"{user}-group"
+    victim, own = f"{user}-victim", f"{user}-own"
+    made = settled(root, "InitProducerId", 4, {"TransactionalId": victim, "TransactionTimeoutMs": 60_000})
+    assert made["ErrorCode"] == 0, made
+    identity = {"ProducerId": made["ProducerId"], "ProducerEpoch": made["ProducerEpoch"]}
+    if version < 12:
+        added = {
+            "V3AndBelowTransactionalId": victim,
+            "V3AndBelowProducerId": made["ProducerId"],
+            "V3AndBelowProducerEpoch": made["ProducerEpoch"],
+            "V3AndBelowTopics": [{"Name": topic, "Partitions": [0]}],
+        }
+        assert settled(root, "AddPartitionsToTxn", 3, added)["ResultsByTopicV3AndBelow"][0]["Name"] == topic
+        settled(root, "AddOffsetsToTxn", 3, {"TransactionalId": victim, "GroupId": group, **identity})
+
+    def in_transaction(sequence: int) -> bytes:
+        return batch(
+            [b"%d" % sequence],
+            attributes=TRANSACTIONAL,
+            producer_id=made["ProducerId"],
+            producer_epoch=made["ProducerEpoch"],
+            base_sequence=sequence,
+        )
+
+    def committed(client: RawClient, transactional_id: str, offset: int) -> int:
+        offsets = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+        request = {"TransactionalId": transactional_id, "GroupId": group, **identity, "Topics": offsets}
+        answer = settled(client, "TxnOffsetCommit", commit_version, request)
+        code: int = answer["Topics"][0]["Partitions"][0]["ErrorCode"]
+        return code
+
+    assert produced(root, topic, in_transaction(0), version, TransactionalId=victim) == 0
+    assert committed(root, victim, 1) == 0
+    rights = [Right(OP.WRITE, TOPIC, topic), Right(OP.READ, TOPIC, topic), Right(OP.WRITE, ID, own)]
+    grant(root, [(user, right) for right in (*rights, Right(OP.READ, ResourceType.GROUP, group))])
+    with connect(broker, user) as intruder:
+        for name in (own, f"{user}-unused"):
+            assert produced(intruder, topic, in_transaction(1), version, TransactionalId=name) != 0
+            assert committed(intruder, name, 666) != 0
+        opened = settled(intruder, "InitProducerId", 4, {"TransactionalId": own, "TransactionTimeoutMs": 60_000})
+        assert opened["ErrorCode"] == 0, opened
+        assert produced(intruder, topic, in_transaction(1), version, TransactionalId=own) == UNKNOWN_MAPPING
+        assert committed(intruder, own, 666) == UNKNOWN_MAPPING
+    assert end_offset(root, topic) == 1
+    # The victim goes on as if nothing had been.
+    assert produced(root, topic, in_transaction(1), version, TransactionalId=victim) == 0
+    assert committed(root, victim, 2) == 0
 
 
 def test_cve_2018_1288_a_client_that_says_it_is_a_broker_reads_nothing(

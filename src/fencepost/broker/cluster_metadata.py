@@ -26,6 +26,7 @@ from fencepost.wire.scram import ScramCredential
 
 JOURNAL_NAME = "cluster-metadata.jsonl"
 PRODUCER_ID_BLOCK = 1000
+DECOY_SECRET_BYTES = 32
 # A journal this many times longer than what is alive is rewritten at the next start.
 JOURNAL_SLACK = 4
 ACLS_PER_LINE = 1_000
@@ -69,6 +70,7 @@ class ClusterMetadata:
         self.acls: dict[AclBinding, None] = {}
         self.scram_credentials: dict[str, dict[str, ScramCredential]] = {}
         """By user and mechanism."""
+        self._decoy_secret = b""
         self.incarnation = 0
         self._next_producer_id_block = 0
         self._producer_ids = range(0)
@@ -170,6 +172,16 @@ class ClusterMetadata:
         """By mechanism; None removes one."""
         self._commit(_scram_change(user, credentials))
 
+    def decoy_secret(self) -> bytes:
+        """What logins of users who do not exist are made from: made once, and kept, so that they never change."""
+        if not self._decoy_secret:
+            secret = self._randomness.random_bytes(DECOY_SECRET_BYTES)
+            try:
+                self._commit({"op": "decoy_secret", "secret": secret.hex()})
+            except KafkaError:
+                self._decoy_secret = secret  # the disk fails, which is told elsewhere; logins go on
+        return self._decoy_secret
+
     def leader_epoch(self, topic: Topic) -> int:
         return self.incarnation - topic.created_in
 
@@ -248,6 +260,8 @@ class ClusterMetadata:
                 kept = {mechanism: credential for mechanism, credential in known.items() if credential is not None}
                 if kept:
                     self.scram_credentials[change["user"]] = kept
+            case "decoy_secret":
+                self._decoy_secret = bytes.fromhex(change["secret"])
             case "producer_ids":
                 self._next_producer_id_block = change["next"]
             case unknown:
@@ -265,6 +279,8 @@ class ClusterMetadata:
             for start in range(0, len(acls), ACLS_PER_LINE)
         ]
         changes += [_scram_change(user, credentials) for user, credentials in self.scram_credentials.items()]
+        if self._decoy_secret:
+            changes.append({"op": "decoy_secret", "secret": self._decoy_secret.hex()})
         changes.append({"op": "producer_ids", "next": self._next_producer_id_block})
         return b"".join(map(encode_line, changes))
 

@@ -87,5 +87,8 @@ class CoordinatorHost(Generic[C]):
 
     def _on_time(self) -> None:
         self._timer = None
-        self.coordinator.on_time(self.now())
-        self.schedule()
+        try:
+            self.coordinator.on_time(self.now())
+        finally:
+            # Whatever went wrong with one deadline, the others still come.
+            self.schedule()

@@ -43,7 +43,7 @@ class ConnectionClosed:
 class AuthenticationFailed:
     """Somebody did not prove who they are. Never holds what they said.
 
-    Where the handshake of TLS failed there was no connection yet, and `peer` is empty.
+    Where the handshake of TLS failed there was no connection yet, and its number is 0.
     """
 
     connection: int

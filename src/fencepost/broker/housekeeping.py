@@ -31,7 +31,11 @@ class Housekeeping:
         self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
         self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every("flush", config.log_flush_offset_checkpoint_interval_ms, self._flush_page_cache)
-        self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, None, after=self._write_checkpoints)
+        # All checkpoints are written together, so often that each is written as often as asked.
+        checkpoints_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
+        )
+        self._every("checkpoints", checkpoints_ms, None, after=self._write_checkpoints)
 
     def stop(self) -> None:
         self._is_stopped = True

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.events import DamageFound
+from fencepost.broker.partition import Partition
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
@@ -14,7 +15,7 @@ from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, Coo
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
-from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -105,7 +106,8 @@ class Loader:
         self._node = node
         self._topic = topic
         self._runtime = runtime
-        self._waiting: list[tuple[int, int]] = []
+        self._waiting: list[tuple[Partition, int]] = []
+        """What is still to be read of each partition, and from where on."""
 
     def load_all(self) -> None:
         for partition in self._node.partitions[self._topic]:
@@ -115,26 +117,31 @@ class Loader:
             elif partition.log.log_end_offset == partition.log.log_start_offset:
                 self._finish(partition.index)
             else:
-                self._waiting.append((partition.index, partition.log.log_start_offset))
+                self._waiting.append((partition, partition.log.log_start_offset))
         if self._waiting:
             self._node.scheduler.call_soon(self._step)
 
     def _step(self) -> None:
-        index, offset = self._waiting.pop()
-        log = self._node.partition(self._topic, index).log
+        partition, offset = self._waiting.pop()
         try:
-            found = log.read(offset, LOAD_STEP_BYTES, upper_bound=log.log_end_offset)
-            if found.records:
-                self._runtime.replay(index, found.records)
-        except (KafkaError, MalformedMessage) as error:
-            self._give_up(index, error)
-        else:
-            if found.records and found.next_offset < log.log_end_offset:
-                self._waiting.append((index, found.next_offset))
-            else:
-                self._finish(index)
+            self._read(partition, offset)
+        except Exception as error:
+            # Whatever it is, it is about this partition: the others are still to be loaded.
+            self._give_up(partition.index, error)
         if self._waiting:
             self._node.scheduler.call_soon(self._step)
+
+    def _read(self, partition: Partition, offset: int) -> None:
+        if partition not in self._node.partitions.get(self._topic, ()):
+            return  # the topic was deleted, and its coordinator with it; a new one has a loader of its own
+        log = partition.log
+        found = log.read(offset, LOAD_STEP_BYTES, upper_bound=log.log_end_offset)
+        if found.records:
+            self._runtime.replay(partition.index, found.records)
+        if found.records and found.next_offset < log.log_end_offset:
+            self._waiting.append((partition, found.next_offset))
+        else:
+            self._finish(partition.index)
 
     def _give_up(self, index: int, error: Exception) -> None:
         """A decision that cannot be read may be the one that counts: better no coordinator than a wrong one."""

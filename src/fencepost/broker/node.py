@@ -37,7 +37,15 @@ from fencepost.broker.security.principal import Principal
 from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
-from fencepost.config import BrokerConfig, TopicConfig, broker_config, super_users, topic_config
+from fencepost.config import (
+    BrokerConfig,
+    TopicConfig,
+    broker_config,
+    broker_settings,
+    check_served,
+    super_users,
+    topic_config,
+)
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.side_files import CorruptSideFile
@@ -69,6 +77,7 @@ class Node:
         self.data_directory = data_directory
         self.start_settings = dict(start_settings)
         self.config: BrokerConfig = broker_config(self.start_settings)
+        check_served(broker_settings(), self.start_settings)
         self.events = EventFeed()
         self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness, self.disk_refusal)
         limits = LogLimits(
@@ -133,7 +142,7 @@ class Node:
                 self.metadata.incarnation,
                 len(self.metadata.topics),
                 self.partition_total,
-                self.storage.was_clean,
+                self.storage.was_clean or self.storage.is_new,
             )
         )
 
@@ -379,8 +388,8 @@ class Node:
             partition.durability = self._durability_for(config)
 
     def _durability_for(self, config: TopicConfig) -> Durability:
-        # A topic that asks for a sync every so many records gets one before every acknowledgement.
-        is_group = self.config.flush == "group" or config.flush_messages != LONG_MAX
+        # A topic that asks for a sync every so many records or milliseconds gets one before every acknowledgement.
+        is_group = self.config.flush == "group" or config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         return self.group_commit if is_group else self.page_cache
 
     def _open_topic(self, topic: Topic) -> None:

@@ -32,6 +32,7 @@ from fencepost.log.side_files import (
 )
 from fencepost.ports import Disk, Randomness
 
+LOCK_NAME = ".lock"
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 SYNC_ONE_BY_ONE_MAX = 16
@@ -60,6 +61,8 @@ class Storage:
         self.directory = directory
         self.limits = limits
         self.was_clean = False
+        self.is_new = False
+        """There was nothing in the directory: nothing to stop cleanly before, either."""
         self.is_suspect = False
         """The disk has failed before: the page cache may show what is not on it and will not be written again."""
         self.complaints: list[str] = []
@@ -75,13 +78,14 @@ class Storage:
         """Claim the directory and read its checkpoints."""
         make_directory_durably(self.disk, self.directory)
         properties = read_meta_properties(self.disk, self.directory)
-        self.is_new = properties is None
+        self.is_new = properties is None and not set(self.disk.list(self.directory)) - {LOCK_NAME}
         if properties is None:
             properties = MetaProperties(
                 encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
             )
-            # First: where there is no recovery point checkpoint later, somebody has removed it.
-            write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, {})
+            if self.is_new:
+                # First: where there is no recovery point checkpoint later, somebody has removed it.
+                write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, {})
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
             raise WrongDirectory(

@@ -2,7 +2,8 @@
 
 Old clients have added the partition themselves and it is verified; new ones rely on it being added now. The guard that
 the log hands out must still be the current one when the batch is appended, so that an answer which a marker has
-overtaken opens nothing.
+overtaken opens nothing. The log remembers the transactional id that the coordinator agreed to: a batch that names
+another one with the same producer id and epoch is asked about too, and refused.
 """
 
 from collections.abc import Collection
@@ -27,13 +28,20 @@ def is_verified(node: "Node", *, adds: bool) -> bool:
 
 
 def begin_verification(
-    node: "Node", partition: Partition, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
+    node: "Node",
+    partition: Partition,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    *,
+    adds: bool,
 ) -> VerificationGuard | None:
     """The guard to append with after the coordinator has agreed; None if there is nothing to ask."""
     if not is_verified(node, adds=adds):
         return None
     return partition.log.producers.maybe_start_verification(
-        producer_id, sequence, producer_epoch, adds, node.clock.wall_ms()
+        transactional_id, producer_id, sequence, producer_epoch, adds, node.clock.wall_ms()
     )
 
 

@@ -146,9 +146,10 @@ def gather_settings(file: Path | None, assignments: Sequence[str]) -> dict[str, 
 
 
 def check_settings(settings: dict[str, str]) -> None:
-    from fencepost.config import broker_config
+    from fencepost.config import broker_config, broker_settings, check_served
 
     broker_config(settings)
+    check_served(broker_settings(), settings)
 
 
 def read_properties(file: Path) -> dict[str, str]:

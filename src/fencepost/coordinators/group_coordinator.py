@@ -237,6 +237,7 @@ class GroupCoordinator:
         self._timers.schedule(_EXPIRY_KEY, deadline_ms, self._expire)
 
     def _expire(self, now: Now) -> None:
+        # First of all: a round that fails must not be the last.
+        self._await_expiry(now)
         for shard in self.runtime.active_machines():
             self._admin.expire(shard, now)
-        self._await_expiry(now)

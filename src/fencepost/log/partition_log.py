@@ -662,7 +662,7 @@ class PartitionLog:
         waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
         return (
             segment.size + size > self._segment_bytes
-            or waited_ms > self.config.segment_ms
+            or waited_ms > self._age_max_ms(segment)
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_index_full(self.config.segment_index_bytes)
         )
@@ -670,7 +670,16 @@ class PartitionLog:
     def _set_roll_timestamp(self, segment: Segment) -> None:
         """Appends compare with one number; without a first timestamp, each has to ask the clock."""
         first_timestamp = segment.first_timestamp()
-        self._roll_timestamp = first_timestamp + self.config.segment_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+        age_max_ms = self._age_max_ms(segment)
+        self._roll_timestamp = first_timestamp + age_max_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
+
+    def _age_max_ms(self, segment: Segment) -> int:
+        """segment.ms less the segment's own jitter, which is the same after a restart."""
+        config = self.config
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        jitter = crc32c(b"%s %d %d" % (self.topic_id, self.partition, segment.base_offset))
+        return config.segment_ms - jitter % min(config.segment_jitter_ms, config.segment_ms)
 
     def _set_active(self, segment: Segment) -> None:
         self._roll_timestamp = _ASK_ROLL_TIMESTAMP if segment.size else _NO_ROLL_TIMESTAMP
@@ -681,7 +690,7 @@ class PartitionLog:
         segment = self.segments.active
         if segment.size == 0 or segment.first_timestamp() >= 0:
             return False
-        if now_ms - segment.created_ms <= self.config.segment_ms:
+        if now_ms - segment.created_ms <= self._age_max_ms(segment):
             return False
         self.roll(now_ms)
         return True

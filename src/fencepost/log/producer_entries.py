@@ -81,10 +81,13 @@ class ProducerEntry:
         "next_sequence",
         "producer_epoch",
         "producer_id",
+        "transactional_id",
     )
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
+        self.transactional_id: str | None = None
+        """Whose producer id it is, by the coordinator's word. In no file: after a restart it is asked again."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = NO_TIMESTAMP

@@ -158,15 +158,25 @@ class ProducerStateManager:
     # Verification
 
     def maybe_start_verification(
-        self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int
+        self,
+        transactional_id: str,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool,
+        now_ms: int,
     ) -> VerificationGuard | None:
-        """The guard to hold while the coordinator is asked; None if the transaction is open here already."""
+        """The guard to hold while the coordinator is asked; None if this id's transaction is known to be open here.
+
+        A transaction that is open is no answer to whose it is: a batch that names another transactional id than the
+        one that was verified, or the first one after a restart, is asked about again.
+        """
         entry = self._producers.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 raise older_epoch(self, producer_id, producer_epoch, entry)
             if entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch:
-                return None
+                return None if entry.transactional_id == transactional_id else VerificationGuard()
         verification = self._verifications.get(producer_id)
         if verification is None:
             verification = VerificationEntry(now_ms, sequence, producer_epoch, supports_epoch_bump)
@@ -174,6 +184,12 @@ class ProducerStateManager:
         else:
             verification.note(sequence, producer_epoch)
         return verification.guard
+
+    def verified(self, producer_id: int, transactional_id: str) -> None:
+        """The coordinator has agreed and the batch was taken: the producer id is this transactional id's."""
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            entry.transactional_id = transactional_id
 
     def verification_entry(self, producer_id: int) -> VerificationEntry | None:
         return self._verifications.get(producer_id)

@@ -17,9 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from fencepost.broker import cause_journal, cluster_metadata
 from fencepost.ports import NO_DESCRIPTORS, Buffer
 
 _TEMPORARY_SUFFIX = ".tmp"
+PRIVATE_FILES = frozenset({cluster_metadata.JOURNAL_NAME, cause_journal.JOURNAL_NAME})
+"""They hold verifiers of passwords, and who did what from where."""
+PRIVATE_MODE = 0o600
 _VECTOR_MAX = 1024
 _SMALL_READ_BYTES = 1 << 16
 _LARGE_READ_BYTES = 1 << 20
@@ -28,6 +32,20 @@ _SPARE_DESCRIPTORS_MAX = 8
 _DESCRIPTOR_WAIT_SECONDS = 0.02
 _CLOSED: Final = -1
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+def _mode_of(path: str) -> int:
+    """Of a file that is to be made; the process's umask may take more away."""
+    return PRIVATE_MODE if os.path.basename(path).removesuffix(_TEMPORARY_SUFFIX) in PRIVATE_FILES else 0o644
+
+
+def make_private(directory: str) -> None:
+    """Take files that an earlier version made readable for everybody away from them."""
+    for name in PRIVATE_FILES:
+        for path in (os.path.join(directory, name), os.path.join(directory, name + _TEMPORARY_SUFFIX)):
+            # Of another owner: whoever that is decides.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                os.chmod(path, PRIVATE_MODE)
 
 
 class RealFile:
@@ -167,7 +185,7 @@ class RealDisk:
         """What os.open returns, for whom connections must never leave nothing."""
         while True:
             try:
-                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+                return os.open(path, flags | os.O_CLOEXEC, _mode_of(path))
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS:
                     raise

@@ -1,11 +1,13 @@
 """The event feed as structured log lines: JSON for machines, plain text on a terminal."""
 
+import enum
 import json
 from datetime import UTC, datetime
 from typing import TextIO
 
 from fencepost.broker import events
 from fencepost.broker.events import event_fields
+from fencepost.wire.errors import ErrorCode
 
 _ERRORS = (events.HandlerFailed, events.StorageFailed)
 _WARNINGS = (
@@ -15,8 +17,14 @@ _WARNINGS = (
     events.AccessDenied,
     events.CompactionFailed,
 )
-# Told by metrics, too many for a log.
-_SILENT = (events.DuplicateBatch,)
+
+
+def is_silent(event: object) -> bool:
+    """Too many for a log; metrics count them."""
+    if isinstance(event, events.BatchRefused):
+        # The transaction before is not complete yet: producers with one right behind the other meet this all the time.
+        return event.error == ErrorCode.CONCURRENT_TRANSACTIONS.name
+    return isinstance(event, events.DuplicateBatch)
 
 
 def level_of(event: object) -> str:
@@ -31,10 +39,11 @@ class EventLog:
         self._is_terminal = stream.isatty()
 
     def write(self, event: object) -> None:
-        if isinstance(event, _SILENT):
+        if is_silent(event):
             return
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        name, fields = type(event).__name__, event_fields(event)
+        name = type(event).__name__
+        fields = {key: _shown(value) for key, value in event_fields(event).items()}
         if self._is_terminal:
             line = f"{time} {level_of(event):7} {name} " + " ".join(f"{key}={value}" for key, value in fields.items())
         else:
@@ -46,3 +55,10 @@ class EventLog:
             # The log's own disk may be full, or its reader gone. Whoever emitted the event is in the midst of
             # something that must not fail for that; metrics and the journal of causes have it, too.
             pass
+
+
+def _shown(value: object) -> object:
+    """Errors by Kafka's names, causes as words."""
+    if isinstance(value, ErrorCode):
+        return value.name
+    return value.name.lower() if isinstance(value, enum.Enum) else value

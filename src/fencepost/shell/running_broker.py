@@ -2,14 +2,13 @@
 
 import asyncio
 import errno
-import fcntl
 import gc
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from fencepost.broker.node import Node, Ports
 from fencepost.broker.storage import WrongDirectory, make_directory_durably
@@ -17,7 +16,8 @@ from fencepost.config import broker_config
 from fencepost.log.side_files import CorruptSideFile
 from fencepost.settings import InvalidSetting
 from fencepost.shell.descriptors import TooFewDescriptors, raise_limit, share_out
-from fencepost.shell.disk import RealDisk
+from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
+from fencepost.shell.disk import RealDisk, make_private
 from fencepost.shell.flusher import ThreadedFlusher
 from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
@@ -27,9 +27,10 @@ from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
     from fencepost.shell.tls import TlsKeys
+    from fencepost.shell.tls_listener import TlsListener
 
 DEFAULT_LISTENER = "PLAINTEXT"
-LOCK_NAME = ".lock"
+LOCK_CHECK_SECONDS = 2.0
 SALT_BYTES = 32
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
@@ -59,9 +60,10 @@ def parse_listeners(texts: Sequence[str]) -> list[Listener]:
 class RunningBroker:
     def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
         self._data = data.absolute()
-        self._settings = settings
-        self._lock: IO[str] | None = None
-        self._servers: list[asyncio.Server] = []
+        self._settings = dict(settings)
+        self._lock: DirectoryLock | None = None
+        self._lock_timer: asyncio.TimerHandle | None = None
+        self._servers: list[asyncio.Server | TlsListener] = []
         self.on_events: Callable[[object], None] | None = None
         """Hears every event from the first on."""
         self.node: Node
@@ -74,8 +76,17 @@ class RunningBroker:
         advertise_texts: Sequence[str] = (),
         users: Sequence[FirstUser] = (),
     ) -> None:
-        loop = asyncio.get_running_loop()
         self._lock = _lock_directory(self._data)
+        try:
+            await self._start(listen_texts, advertise_texts, users)
+        except BaseException:
+            self._unlock()
+            raise
+
+    async def _start(
+        self, listen_texts: Sequence[str], advertise_texts: Sequence[str], users: Sequence[FirstUser]
+    ) -> None:
+        loop = asyncio.get_running_loop()
         # Whatever sits on the ports is found out before anything in the directory is touched.
         listeners = parse_listeners(listen_texts)
         advertised = _match_advertised(listeners, parse_listeners(advertise_texts), advertise_texts)
@@ -88,12 +99,12 @@ class RunningBroker:
         except TooFewDescriptors as error:
             for bound in reserved:
                 bound.close()
-            self._unlock()
             raise CannotStart(str(error)) from None
+        make_private(str(self._data))
         disk = RealDisk(shares.files)
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
-        self.node = Node(ports, str(self._data), self._settings)
+        self.node = Node(ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts))
         if self.on_events is not None:
             self.node.events.subscribe(self.on_events)
         try:
@@ -102,7 +113,6 @@ class RunningBroker:
         except InvalidSetting as error:
             for bound in reserved:
                 bound.close()
-            self._unlock()
             raise CannotStart(str(error)) from None
         try:
             self.node.start()
@@ -120,14 +130,14 @@ class RunningBroker:
             host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
             self.node.set_endpoint(listener.name, host, advertised_port or port)
             if listener.name in keys:
-                from fencepost.shell.tls_listener import listen_with_tls
+                from fencepost.shell.tls_listener import TlsListener
 
-                server = await listen_with_tls(self.connections, listener.name, bound, keys[listener.name])
+                self._servers.append(TlsListener(self.connections, listener.name, bound, keys[listener.name]))
             else:
-                server = await listen(self.connections, listener.name, bound)
-            self._servers.append(server)
+                self._servers.append(await listen(self.connections, listener.name, bound))
             self.addresses.append((listener.host, port))
         self._key_watch.start()
+        self._renew_lock()
         # What is alive now stays alive: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -189,27 +199,37 @@ class RunningBroker:
         await asyncio.sleep(0)
 
     def _unlock(self) -> None:
+        if self._lock_timer is not None:
+            self._lock_timer.cancel()
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
+    def _renew_lock(self) -> None:
+        """Somebody may have deleted the file, and another broker may have come for the directory since."""
+        assert self._lock is not None
+        try:
+            self._lock.renew()
+        except DirectoryInUse:
+            self.node.storage_failed(OSError(errno.EBUSY, "another broker uses the data directory", str(self._data)))
+            return
+        except OSError:
+            pass  # no descriptor, no room: next time
+        self._lock_timer = asyncio.get_running_loop().call_later(LOCK_CHECK_SECONDS, self._renew_lock)
 
-def _lock_directory(data: Path) -> IO[str]:
+
+def _lock_directory(data: Path) -> DirectoryLock:
     try:
         make_directory_durably(RealDisk(), str(data))
-        lock = open(data / LOCK_NAME, "w")  # noqa: SIM115
+        return DirectoryLock(data)
     except OSError as error:
         raise CannotStart(
             f"cannot use the data directory {data}: {error.strerror}; give --data a writable directory"
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
+    except DirectoryInUse:
         raise CannotStart(
             f"the data directory {data} is in use by another broker; stop that one or give --data another directory"
         ) from None
-    return lock
 
 
 def reserve(listener: Listener) -> socket.socket:
@@ -231,6 +251,27 @@ def reserve(listener: Listener) -> socket.socket:
             f"cannot listen on {listener.host}:{listener.port}: {os.strerror(error.errno or 0)}{hint}"
         ) from None
     return bound
+
+
+def _as_settings(
+    listeners: Sequence[Listener], reserved: Sequence[socket.socket], advertise_texts: Sequence[str]
+) -> dict[str, str]:
+    """The listeners as Kafka's settings would give them, with the ports that they really have."""
+    given = ",".join(
+        f"{listener.name}://{_in_url(listener.host)}:{bound.getsockname()[1]}"
+        for listener, bound in zip(listeners, reserved, strict=True)
+    )
+    settings = {"listeners": given}
+    if advertise_texts:
+        settings["advertised.listeners"] = ",".join(
+            text if "://" in text else f"{listener.name}://{text}"
+            for listener, text in zip(listeners, advertise_texts, strict=False)
+        )
+    return settings
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _match_advertised(

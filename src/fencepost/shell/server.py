@@ -97,11 +97,12 @@ class Connections:
         if not self.by_host[host]:
             del self.by_host[host]
 
-    def refusal(self, host: str) -> str | None:
+    def refusal(self, host: str, others: int = 0, others_of_host: int = 0) -> str | None:
+        """Why there is no room for a connection; `others` are those that are still being made."""
         limits = self.limits
-        if len(self.open) >= limits.total:
+        if len(self.open) + others >= limits.total:
             return self.total_reached
-        if self.by_host[host] >= limits.per_host:
+        if self.by_host[host] + others_of_host >= limits.per_host:
             return f"max.connections.per.ip={limits.per_host} reached"
         return None
 

@@ -7,7 +7,6 @@ written, or do not fit each other, change nothing until they do.
 import os
 import ssl
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.security_config import ListenerConfig
@@ -46,24 +45,8 @@ class TlsKeys:
         return True
 
 
-class WatchedHandshake(ssl.SSLObject):
-    """Says why it failed, which the event loop keeps to itself. Whoever just hangs up gave no reason."""
-
-    on_failure: Callable[[str], None]
-
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            raise
-        except ssl.SSLError as error:
-            self.on_failure(str(error))
-            raise
-
-
 def make_context(config: ListenerConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslobject_class = WatchedHandshake
     versions = [_VERSIONS[name] for name in config.get("ssl.enabled.protocols")]
     if not versions:
         raise InvalidSetting("ssl.enabled.protocols is empty; choose from TLSv1.2, TLSv1.3")

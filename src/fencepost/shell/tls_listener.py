@@ -1,64 +1,90 @@
-"""Accepts connections of a TLS listener: each under the certificates that are there when it comes."""
+"""Accepts connections of a TLS listener: each under the certificates that are there when it comes.
+
+The listener accepts by itself instead of leaving it to the event loop, which would not say whose handshake failed.
+"""
 
 import asyncio
 import socket
 import ssl
-import weakref
-from typing import Any
+from collections import Counter
 
-from fencepost.broker.events import AuthenticationFailed
+from fencepost.broker.events import AuthenticationFailed, ConnectionRefused
 from fencepost.shell.server import LISTEN_BACKLOG, BrokerProtocol, Connections
-from fencepost.shell.tls import TlsKeys, WatchedHandshake
+from fencepost.shell.tls import TlsKeys
+
+ACCEPTED_AT_ONCE_MAX = 64
+ACCEPT_PAUSE_SECONDS = 0.1
+"""After the system could not accept, most often for want of descriptors."""
 
 
-class CurrentContext(ssl.SSLContext):
-    """Stands for the context of the moment, where the event loop wants one for the life of a listener.
+class TlsListener:
+    def __init__(self, connections: Connections, name: str, bound: socket.socket, keys: TlsKeys) -> None:
+        """On a socket that is bound already."""
+        self._connections = connections
+        self._loop = connections.loop
+        self._name = name
+        self._bound = bound
+        self._keys = keys
+        self._handshakes: dict[asyncio.Task[None], str] = {}
+        """Under way, with the host of each. They count against the limits of connections."""
+        self._hosts: Counter[str] = Counter()
+        self._resuming: asyncio.TimerHandle | None = None
+        bound.setblocking(False)
+        bound.listen(LISTEN_BACKLOG)
+        self._loop.add_reader(bound.fileno(), self._accept)
 
-    Handshakes that are under way count against max.connections too.
-    """
+    def close(self) -> None:
+        if self._bound.fileno() >= 0:
+            self._loop.remove_reader(self._bound.fileno())
+            self._bound.close()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        for task in self._handshakes:
+            task.cancel()
 
-    keys: TlsKeys
-    connections: Connections
-    handshakes: "weakref.WeakSet[Any]"
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE_MAX):
+            try:
+                accepted, address = self._bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                self._loop.remove_reader(self._bound.fileno())
+                self._resuming = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._resume)
+                return
+            host = address[0]
+            reason = self._connections.refusal(host, len(self._handshakes), self._hosts[host])
+            if reason is not None:
+                self._connections.node.events.emit(ConnectionRefused(host, reason))
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._shake_hands(accepted, host))
+            self._handshakes[task] = host
+            self._hosts[host] += 1
+            task.add_done_callback(self._done)
 
-    @classmethod
-    def of(cls, keys: TlsKeys, connections: Connections) -> "CurrentContext":
-        made = cls(ssl.PROTOCOL_TLS_SERVER)
-        made.keys, made.connections, made.handshakes = keys, connections, weakref.WeakSet()
-        return made
+    def _resume(self) -> None:
+        self._loop.add_reader(self._bound.fileno(), self._accept)
 
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        if len(self.handshakes) + len(self.connections.open) >= self.connections.limits.total:
-            raise ssl.SSLError(self.connections.total_reached)
-        made = self.keys.context.wrap_bio(*arguments, **options)
-        assert isinstance(made, WatchedHandshake)
-        made.on_failure = self._failed
-        self.handshakes.add(made)
-        return made
+    async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
+        node = self._connections.node
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: BrokerProtocol(self._connections, self._name),
+                accepted,
+                ssl=self._keys.context,
+                ssl_handshake_timeout=node.config.authentication_timeout_ms / 1000,
+            )
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            pass  # whoever just hangs up gave no reason
+        except ssl.SSLError as error:
+            node.events.emit(AuthenticationFailed(0, host, self._name, "TLS", str(error)))
+        except OSError:
+            pass  # gone, or too slow
 
-    def _failed(self, reason: str) -> None:
-        self.connections.node.events.emit(AuthenticationFailed(0, "", self.keys.listener, "TLS", reason))
-
-
-class TlsBrokerProtocol(BrokerProtocol):
-    __slots__ = ("_handshakes",)
-
-    def __init__(self, connections: Connections, listener: str, handshakes: "weakref.WeakSet[Any]") -> None:
-        super().__init__(connections, listener)
-        self._handshakes = handshakes
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._handshakes.discard(transport.get_extra_info("ssl_object"))
-        super().connection_made(transport)
-
-
-async def listen_with_tls(connections: Connections, name: str, bound: socket.socket, keys: TlsKeys) -> asyncio.Server:
-    """Accept connections of one TLS listener on a socket that is bound already."""
-    context = CurrentContext.of(keys, connections)
-    return await connections.loop.create_server(
-        lambda: TlsBrokerProtocol(connections, name, context.handshakes),
-        sock=bound,
-        backlog=LISTEN_BACKLOG,
-        ssl=context,
-        ssl_handshake_timeout=connections.node.config.authentication_timeout_ms / 1000,
-    )
+    def _done(self, task: asyncio.Task[None]) -> None:
+        host = self._handshakes.pop(task)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]

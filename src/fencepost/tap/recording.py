@@ -1,6 +1,9 @@
 """Recordings as files: JSON lines, each written at once, so that what was in flight at the end is there too."""
 
+import contextlib
 import json
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +12,7 @@ from typing import Self
 from fencepost.tap.frames import Plain
 
 FORMAT = 1
+PRIVATE_MODE = 0o600
 
 
 class InvalidRecording(Exception):
@@ -17,7 +21,12 @@ class InvalidRecording(Exception):
 
 class RecordingFile:
     def __init__(self, file: Path) -> None:
-        self._file = file.open("w", encoding="utf-8", buffering=1)
+        """Nobody else may read it, not even where there was a file before: records and names are in it."""
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_MODE)
+        self._file = open(descriptor, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - open as long as this is
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with contextlib.suppress(PermissionError):  # of another owner, who decides
+                os.fchmod(descriptor, PRIVATE_MODE)
 
     def write(self, line: Plain) -> None:
         self._file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")

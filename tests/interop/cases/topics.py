@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from tests.interop.cases.peer import READY_TIMEOUT_SECONDS, Peer, case, comparable
+from tests.peers.batches import batch
 
 from tests.interop.cases.groups import commit  # isort: skip
 
@@ -353,3 +354,59 @@ def calls_that_need_an_authorizer(peer: Peer) -> Any:
         comparable(peer.call("DeleteAcls", 3, {"Filters": [any_filter]})),
         comparable(peer.call("DescribeClientQuotas", 1, {"Components": [], "Strict": False})),
     ]
+
+
+@case
+def electing_leaders_of_what_is_and_what_is_not(peer: Peer) -> Any:
+    topic, unknown = peer.topic(partitions=2), peer.name("unknown")
+    asked = [
+        {"Topic": topic, "Partitions": [-1, 0, 1, 2, -(2**31)]},
+        {"Topic": topic, "Partitions": [0, 0]},
+        {"Topic": unknown, "Partitions": [-1, 0]},
+        {"Topic": "", "Partitions": [0]},
+    ]
+    answers = [
+        comparable(
+            peer.call("ElectLeaders", version, {"ElectionType": kind, "TopicPartitions": asked, "TimeoutMs": 5000})
+        )
+        for version, kinds in ((0, (0,)), (1, (0, 1)), (2, (0, 1, 2, -1)))
+        for kind in kinds
+    ]
+    every = peer.call("ElectLeaders", 2, {"ElectionType": 0, "TopicPartitions": None, "TimeoutMs": 5000})
+    of_all = [each for each in every["ReplicaElectionResults"] if each["Topic"] == topic]
+    return answers, every["ErrorCode"], of_all
+
+
+@case
+def more_replicas_wanted_in_sync_than_there_are(peer: Peer) -> Any:
+    """Both brokers want no more of them than the partition has."""
+    topic = peer.topic(min_insync_replicas="3")
+    return [peer.produce(topic, batch([b"x"]), acks=acks) for acks in (-1, 1)]
+
+
+@case
+def settings_of_groups_and_of_nobody(peer: Peer) -> Any:
+    answers = []
+    for kind in (32, 16):
+        described = {"ResourceType": kind, "ResourceName": "", "ConfigurationKeys": None}
+        found = peer.call("DescribeConfigs", 4, {"Resources": [described]})["Results"][0]
+        answers.append((found["ErrorCode"], found["ErrorMessage"], found["Configs"]))
+    for name, configs in (("", ["nonsense"]), (peer.name("g"), ["nonsense"]), (peer.name("g"), [])):
+        for api, operation in (("IncrementalAlterConfigs", {"ConfigOperation": 0}), ("AlterConfigs", {})):
+            entries = [{"Name": each, "Value": "1", **operation} for each in configs]
+            resource = {"ResourceType": 32, "ResourceName": name, "Configs": entries}
+            answers.append(peer.call(api, 1, {"Resources": [resource]})["Responses"])
+    return answers
+
+
+@case
+def settings_in_coarser_units_behind_the_finer(peer: Peer) -> Any:
+    """Named as synonyms, and only where the finer one has a value."""
+    topic = peer.topic(retention_ms="777777")
+    names = ["log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.roll.ms", "log.roll.hours"]
+    wanted = [
+        {"ResourceType": 4, "ResourceName": "1", "ConfigurationKeys": [*names, "log.roll.jitter.ms", "broker.rack"]},
+        {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms", "segment.ms", "flush.ms"]},
+    ]
+    found = peer.call("DescribeConfigs", 4, {"Resources": wanted, "IncludeSynonyms": True})["Results"]
+    return [sorted(each["Configs"], key=lambda config: config["Name"]) for each in found]

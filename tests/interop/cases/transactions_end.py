@@ -6,6 +6,7 @@ from tests.interop.cases.peer import Peer
 from tests.interop.cases.transactional import ABORT, COMMIT, STRANGER, Producer, Script, transaction_case
 
 RESULTS = (COMMIT, ABORT)
+_NAMES = {COMMIT: "Commit", ABORT: "Abort"}
 
 
 @transaction_case
@@ -118,6 +119,20 @@ def end_by_the_epoch_before_while_the_next_transaction_is_open(peer: Peer) -> An
             producer.end(COMMIT, 5),
             script.state(producer, topics=[topic]),
         ]
+    return answers
+
+
+@transaction_case
+def end_by_the_epoch_before_although_the_last_end_did_not_raise_it(peer: Peer) -> Any:
+    script = Script(peer)
+    answers = []
+    for result in RESULTS:
+        topic, producer = peer.topic(f"t{result}"), script.producer(f"id{result}")
+        producer.init()
+        producer.init()
+        answers += [producer.open(topic), producer.end(result), producer.settle(f"Complete{_NAMES[result]}")]
+        answers += [producer.end(again, 5, epoch=producer.epoch - 1) for again in RESULTS]
+        answers.append(script.state(producer, topics=[topic]))
     return answers
 
 

@@ -354,3 +354,33 @@ def test_a_batch_of_many_records_counts_them_all() -> None:
     scene = Scene()
     assert scene.append(build_batch([(NOW_MS, None, b"", ())] * 1000)).last_offset == 999
     assert scene.log.log_end_offset == 1000
+
+
+def test_jitter_makes_segments_roll_earlier_and_each_at_its_own_time() -> None:
+    scene = Scene(TopicConfig(segment_ms=10_000, segment_jitter_ms=4_000))
+    ages = []
+    for _ in range(20):
+        base_offset = scene.log.active_segment.base_offset
+        began_ms = scene.now_ms
+        while scene.log.active_segment.base_offset == base_offset:
+            scene.now_ms += 100
+            scene.append(batch_of("value", timestamp_ms=scene.now_ms))
+        ages.append(scene.now_ms - began_ms)
+    assert all(5_900 <= age <= 10_200 for age in ages), ages
+    assert len(set(ages)) > 5, ages
+
+
+def test_jitter_is_the_same_after_a_restart() -> None:
+    def age_at_roll(scene: Scene, *, reopened: bool) -> int:
+        scene.append(batch_of("first", timestamp_ms=scene.now_ms))
+        scene.sync()
+        if reopened:
+            scene.open(clean=False)
+        began_ms = scene.now_ms
+        while len(scene.log.segments) == 1:
+            scene.now_ms += 10
+            scene.append(batch_of("value", timestamp_ms=scene.now_ms))
+        return scene.now_ms - began_ms
+
+    config = TopicConfig(segment_ms=10_000, segment_jitter_ms=9_000)
+    assert age_at_roll(Scene(config), reopened=False) == age_at_roll(Scene(config), reopened=True) < 10_000

@@ -67,7 +67,7 @@ class CompactedLog:
         )  # fmt: skip
         guard = None
         if transactional:
-            guard = self.log.producers.maybe_start_verification(pid, sequence, epoch, False, self.now)
+            guard = self.log.producers.maybe_start_verification("tx", pid, sequence, epoch, False, self.now)
         appended = self.log.append_as_leader(
             batch, leader_epoch=0, now_ms=self.now, origin=Origin.CLIENT, verification_guard=guard
         )

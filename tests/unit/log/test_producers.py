@@ -45,13 +45,17 @@ class Partition:
         self.state.update(header, first, self.end - 1, timestamp)
         return first
 
-    def verify(self, sequence: int = 0, epoch: int = 0, *, tv2: bool = True, pid: int = PID, now: int = NOW):
-        return self.state.maybe_start_verification(pid, sequence, epoch, tv2, now)
+    def verify(
+        self, sequence: int = 0, epoch: int = 0, *, tv2: bool = True, pid: int = PID, now: int = NOW, name: str = "tx"
+    ):
+        return self.state.maybe_start_verification(name, pid, sequence, epoch, tv2, now)
 
     def begin(self, sequence: int = 0, epoch: int = 0, pid: int = PID):
         """A verified first batch of a transaction."""
         guard = self.verify(sequence, epoch, tv2=False, pid=pid)
-        return self.append(batch(sequence, epoch=epoch, pid=pid, transactional=True), guard=guard)
+        appended = self.append(batch(sequence, epoch=epoch, pid=pid, transactional=True), guard=guard)
+        self.state.verified(pid, "tx")
+        return appended
 
     def mark(self, kind=ControlType.COMMIT, epoch=0, *, coordinator_epoch=0, version=0, pid=PID, timestamp=NOW):
         ends = Ends(pid, epoch, coordinator_epoch, transaction_version=version)
@@ -228,6 +232,30 @@ class TestTransactions:
         assert partition.verify(1) is None
         assert partition.state.verification_entry(PID) is None
         assert partition.verify(0, epoch=1) is not None
+
+    def test_an_open_transaction_is_no_answer_to_another_transactional_id(self):
+        partition = Partition()
+        partition.begin()
+        assert partition.verify(1, name="other") is not None
+        # Asking is harmless: nothing of the open transaction changes, and its own next batch goes in.
+        assert partition.state.verification_entry(PID) is None
+        assert partition.verify(1) is None
+        assert partition.append(batch(1, transactional=True)) == 1
+
+    def test_whose_an_open_transaction_is_is_in_no_snapshot(self):
+        partition = Partition()
+        partition.begin()
+        partition.state.load_snapshot(partition.state.take_snapshot(), 0, NOW)
+        guard = partition.verify(1)
+        assert guard is not None
+        assert partition.append(batch(1, transactional=True), guard=guard) == 1
+
+    def test_a_marker_that_overtakes_the_answer_about_an_open_transaction_leaves_it_closed(self):
+        partition = Partition()
+        partition.begin()
+        guard = partition.verify(1, name="other")
+        partition.mark()
+        assert partition.refusal(batch(1, transactional=True), guard=guard) == ErrorCode.INVALID_TXN_STATE
 
     def test_requests_that_wait_share_one_guard_and_the_lowest_sequence_goes_first(self):
         partition = Partition()

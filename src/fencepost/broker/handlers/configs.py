@@ -1,11 +1,16 @@
 """DescribeConfigs (1-4), AlterConfigs (0-2), IncrementalAlterConfigs (0-1), ListConfigResources (0-1).
 
 Resources are topics, this broker (its id) and all brokers (the empty name). A topic setting falls back on the broker's
-setting of the same meaning; the answer names where each value comes from.
+setting of the same meaning; the answer names where each value comes from, as Kafka does: a setting without a default
+has no value, and what was given at the start is shown however it was given. Groups and subscriptions to client metrics
+have no settings here: describing one shows none, and none can be set.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
@@ -13,7 +18,19 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
 from fencepost.broker.topic_names import check_topic_name
-from fencepost.config import BROKER_DEFAULT_OF, broker_config, broker_settings, topic_config, topic_settings
+from fencepost.config import (
+    BROKER_DEFAULT_OF,
+    COARSE_SETTINGS,
+    COARSER_THAN,
+    WITHOUT_DEFAULT,
+    TopicConfig,
+    broker_config,
+    broker_settings,
+    check_served,
+    topic_config,
+    topic_settings,
+)
+from fencepost.security_config import LISTENER_PREFIX, unprefixed
 from fencepost.settings import InvalidSetting, Setting
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -34,8 +51,23 @@ if TYPE_CHECKING:
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 FROM_TOPIC, FROM_BROKER, FROM_CLUSTER, FROM_START, FROM_DEFAULT = 1, 2, 3, 4, 5
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-_TYPE_CODES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7, "password": 9}
+_TYPE_CODES = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
 
+# How Kafka names them where they are described and where they are altered.
+_WITHOUT_SETTINGS = {CLIENT_METRICS: ("Client metrics subscription", "client metrics"), GROUP: ("Group", "group")}
+
+_Layer = tuple[str, str, int]
+"""A name, the value under it, and where that comes from."""
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Config = _Result.DescribeConfigsResourceResult
 _Synonym = _Config.DescribeConfigsSynonym
@@ -69,17 +101,20 @@ def _described(node: "Node", kind: int, name: str) -> list[_Config]:
         topic = node.metadata.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return [_topic_setting(node, setting, topic.overrides) for setting in topic_settings().values()]
+        effective = topic_config(topic.overrides, node.config)
+        return [_topic_setting(node, setting, effective, topic.overrides) for setting in topic_settings().values()]
     if kind == BROKER:
         if name == "":
             known = broker_settings()
             return [
-                _config(known[key], text, FROM_CLUSTER, [(key, text, FROM_CLUSTER)])
-                for key, text in node.metadata.cluster_overrides.items()
+                _config(known[key], text, [(key, text, FROM_CLUSTER)])
+                for key, text in sorted(node.metadata.cluster_overrides.items())
             ]
         _check_broker(node, name)
-        return [_broker_setting(node, setting) for setting in broker_settings().values()]
-    if kind in (CLIENT_METRICS, GROUP):
+        return _of_broker(node)
+    if kind in _WITHOUT_SETTINGS:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_WITHOUT_SETTINGS[kind][0]} name must not be empty")
         return []
     if kind == CAUSES:
         return described_causes(node, name)
@@ -98,41 +133,66 @@ def _check_broker(node: "Node", name: str) -> None:
         )
 
 
-def _broker_layers(node: "Node", name: str) -> list[tuple[str, str, int]]:
-    """Where a broker setting gets its value from, first the one that counts."""
-    layers = []
+def _broker_layers(node: "Node", name: str) -> list[_Layer]:
+    """Where a broker setting gets its value from, first the one that counts.
+
+    Those in coarser units are only named behind it: where they count themselves, it has no value and no synonyms.
+    """
+    layers: list[_Layer] = []
+    names = (name, *COARSER_THAN.get(name, ()))
     for texts, source in (
         (node.metadata.broker_overrides, FROM_BROKER),
         (node.metadata.cluster_overrides, FROM_CLUSTER),
         (node.start_settings, FROM_START),
     ):
-        if name in texts:
-            layers.append((name, texts[name], source))
-    setting = broker_settings()[name]
-    layers.append((name, setting.render(setting.default), FROM_DEFAULT))
-    return layers
+        layers += [(each, texts[each], source) for each in names if each in texts]
+    for each in names:
+        setting = _broker_settings()[each]
+        if each not in WITHOUT_DEFAULT:
+            layers.append((each, setting.render(setting.default), FROM_DEFAULT))
+    return list(dropwhile(lambda layer: layer[0] != name, layers))
 
 
-def _topic_setting(node: "Node", setting: Setting, overrides: Mapping[str, str]) -> _Config:
-    layers = []
+def _topic_setting(node: "Node", setting: Setting, effective: TopicConfig, overrides: Mapping[str, str]) -> _Config:
+    layers: list[_Layer] = []
     if setting.name in overrides:
         layers.append((setting.name, overrides[setting.name], FROM_TOPIC))
-    if setting.name in BROKER_DEFAULT_OF:
-        layers += _broker_layers(node, BROKER_DEFAULT_OF[setting.name])
-    else:
-        layers.append((setting.name, setting.render(setting.default), FROM_DEFAULT))
-    return _config(setting, layers[0][1], layers[0][2], layers)
+    broker_name = BROKER_DEFAULT_OF.get(setting.name)
+    if broker_name is not None:
+        layers += _broker_layers(node, broker_name)
+    if layers:
+        return _config(setting, layers[0][1], layers)
+    return _config(setting, setting.render(getattr(effective, setting.name.replace(".", "_"))), layers)
 
 
-def _broker_setting(node: "Node", setting: Setting) -> _Config:
-    layers = _broker_layers(node, setting.name)
-    config = _config(setting, layers[0][1], layers[0][2], layers)
-    config.read_only = not setting.dynamic
-    return config
+@cache
+def _broker_settings() -> Mapping[str, Setting]:
+    """With those that are only shown, or only another way to say one."""
+    directories = Setting("log.dirs", "list", (), "Where the data is; given by the option --data.")
+    return {**broker_settings(), **COARSE_SETTINGS, directories.name: directories}
 
 
-def _config(setting: Setting, value: str, source: int, layers: list[tuple[str, str, int]]) -> _Config:
+def _of_broker(node: "Node") -> list[_Config]:
+    described = []
+    for name, setting in _broker_settings().items():
+        layers = [(name, node.data_directory, FROM_START)] if name == "log.dirs" else _broker_layers(node, name)
+        config = _config(setting, layers[0][1] if layers else None, layers)
+        config.read_only = not setting.dynamic
+        described.append(config)
+    for name, text in node.start_settings.items():
+        if name.startswith(LISTENER_PREFIX):
+            # Of a single listener: as the setting that it is one of, and hidden if that is not known.
+            known = broker_settings().get(unprefixed(name))
+            setting = Setting(name, "password", "", "") if known is None else dataclasses.replace(known, name=name)
+            config = _config(setting, text, [(name, text, FROM_START)])
+            config.read_only = True
+            described.append(config)
+    return described
+
+
+def _config(setting: Setting, value: str | None, layers: list[_Layer]) -> _Config:
     is_sensitive = setting.kind == "password"
+    source = layers[0][2] if layers else FROM_DEFAULT
     return _Config(
         name=setting.name,
         value=None if is_sensitive else value,
@@ -255,21 +315,33 @@ def _overrides(node: "Node", kind: int, name: str) -> Mapping[str, str]:
             return node.metadata.cluster_overrides
         _check_broker(node, name)
         return node.metadata.broker_overrides
+    if kind in _WITHOUT_SETTINGS:
+        if not name:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Default {_WITHOUT_SETTINGS[kind][1]} resources are not allowed."
+            )
+        return {}
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
 def _store(
     node: "Node", kind: int, name: str, current: Mapping[str, str], changed: Mapping[str, str], validate_only: bool
 ) -> None:
+    if kind in _WITHOUT_SETTINGS:
+        for key in changed:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {_WITHOUT_SETTINGS[kind][1]} config name: {key}")
+        return
     try:
         if kind == TOPIC:
             check_internal_overrides(name, topic_config(changed, node.config))
+            check_served(topic_settings(), changed, current)
         else:
             for key, text in changed.items():
                 setting = broker_settings().get(key)
                 if setting is not None and not setting.dynamic and current.get(key) != text:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
             broker_config(dict(changed))
+            check_served(broker_settings(), changed, current)
     except InvalidSetting as error:
         # Kafka means to answer INVALID_CONFIG for brokers too, one day.
         code = ErrorCode.INVALID_CONFIG if kind == TOPIC else ErrorCode.INVALID_REQUEST

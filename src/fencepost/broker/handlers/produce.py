@@ -18,6 +18,7 @@ from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.log.side_files import encode_uuid
 from fencepost.promise import Promise
 from fencepost.wire.batch import (
     HEADER_BYTES,
@@ -73,7 +74,8 @@ def produce(
         return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     if not transactional:
         return _append(node, call, request, batches, {})
-    verdicts, to_ask = _begin_verification(node, call, transactional)
+    assert request.transactional_id is not None
+    verdicts, to_ask = _begin_verification(node, call, request.transactional_id, transactional)
     if to_ask:
         return _produce_verified(node, call, request, batches, verdicts, to_ask)
     return _append(node, call, request, batches, verdicts)
@@ -147,8 +149,12 @@ def _append(
             except KafkaError as error:
                 has_error = True
                 answers.append(refusal(data.index, error, asked))
-                _tell_refusal(node, call, topic.name, data.index, header, request.transactional_id, error)
+                name = topic.name or _name_of(node, topic.topic_id)
+                _tell_refusal(node, call, name, data.index, header, request.transactional_id, error)
                 continue
+            if guard is not None and header is not None and header.attributes & TRANSACTIONAL_MASK:
+                assert request.transactional_id is not None
+                partition.log.producers.verified(header.producer_id, request.transactional_id)
             first_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
             answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
             if is_duplicate:
@@ -164,7 +170,7 @@ def _append(
 
 
 def _begin_verification(
-    node: Node, call: Call, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
+    node: Node, call: Call, transactional_id: str, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
     """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}
@@ -179,7 +185,7 @@ def _begin_verification(
         key = partition.topic_partition
         try:
             guard = partition.log.producers.maybe_start_verification(
-                header.producer_id, header.base_sequence, header.producer_epoch, adds, now_ms
+                transactional_id, header.producer_id, header.base_sequence, header.producer_epoch, adds, now_ms
             )
         except KafkaError as error:
             verdicts[key] = error
@@ -315,6 +321,12 @@ def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceR
             )
         )
     return response
+
+
+def _name_of(node: Node, topic_id: bytes) -> str:
+    """What a person calls a topic that a client names by its id; the id itself if there is none."""
+    found = node.metadata.topics_by_id.get(topic_id)
+    return encode_uuid(topic_id) if found is None else found.name
 
 
 def _tell_refusal(

@@ -131,6 +131,8 @@ def _change(
     if wanted.iterations > ITERATIONS_MAX:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     salted, salt = bytes(wanted.salted_password), bytes(wanted.salt)
+    if not salt or not salted:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Neither the salt nor the salted password may be empty")
     return mechanism, credential_of(mechanism, salted, salt, wanted.iterations)
 
 

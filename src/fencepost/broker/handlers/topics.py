@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
-from fencepost.config import topic_config, topic_settings
+from fencepost.config import check_served, topic_config, topic_settings
 from fencepost.settings import InvalidSetting
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -31,6 +31,8 @@ from fencepost.wire.messages import (
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+_ELECTION_TYPES = (0, 1)
+"""Preferred and unclean."""
 _CreateResult = CreateTopicsResponse.CreatableTopicResult
 _Creatable = CreateTopicsRequest.CreatableTopic
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
@@ -102,6 +104,7 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         raise KafkaError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
     try:
         effective = topic_config(overrides, node.config)
+        check_served(topic_settings(), overrides)
     except InvalidSetting as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     make = node.metadata.draft_topic if validate_only else node.create_topic
@@ -290,14 +293,28 @@ def list_partition_reassignments(
 
 def elect_leaders(node: "Node", call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """One replica is always the preferred leader: nothing to elect."""
-    response = ElectLeadersResponse()
     result = ElectLeadersResponse.ReplicaElectionResult
-    for topic in request.topic_partitions or ():
+    topics = node.metadata.topics
+    if request.topic_partitions is None:
+        # All there are: named, with nothing to say of their partitions.
+        return ElectLeadersResponse(replica_election_results=[result(topic=name) for name in topics])
+    response = ElectLeadersResponse()
+    is_known_type = request.election_type in _ELECTION_TYPES
+    if not is_known_type:
+        response.error_code = ErrorCode.INVALID_REQUEST
+    for topic in request.topic_partitions:
+        found = topics.get(topic.topic)
         results = []
         for index in topic.partitions:
-            is_known = topic.topic in node.metadata.topics and index < node.metadata.topics[topic.topic].partition_count
-            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=None))
+            if not is_known_type:
+                code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+            elif found is None:
+                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
+            elif not 0 <= index < found.partition_count:
+                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic.topic}-{index}"
+            else:
+                code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=message))
         response.replica_election_results.append(result(topic=topic.topic, partition_result=results))
     return response
 

@@ -60,6 +60,7 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
     def verified(error: ErrorCode, guard: VerificationGuard) -> None:
         if error is ErrorCode.NONE:
             commit(guard)
+            partition.log.producers.verified(request.producer_id, request.transactional_id)
         else:
             reply.resolve(_refused(request, _told(error, call.version)))
 
@@ -69,7 +70,15 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
     adds = call.version >= ADDING_VERSION
     try:
         partition = node.partition(OFFSETS_TOPIC, index)
-        guard = begin_verification(node, partition, request.producer_id, request.producer_epoch, NO_SEQUENCE, adds=adds)
+        guard = begin_verification(
+            node,
+            partition,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            NO_SEQUENCE,
+            adds=adds,
+        )
     except KafkaError as error:
         return Promise.resolved(_refused(request, error_for_commits(error.code)))
     if guard is None:

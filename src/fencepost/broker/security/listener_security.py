@@ -14,7 +14,7 @@ from fencepost.broker.security.plain import PlainConversation, PlainUsers
 from fencepost.broker.security.principal import ANONYMOUS, USER, Principal
 from fencepost.broker.security.principal_mapping import InvalidRule, PrincipalMapping
 from fencepost.broker.security.sasl_server import Mechanism
-from fencepost.broker.security.scram import ScramConversation, template_of
+from fencepost.broker.security.scram import Look, ScramConversation, decoy, looks_of
 from fencepost.jaas import InvalidLoginModule, LoginModule, parse_login_module
 from fencepost.security_config import JAAS_CONFIG, ListenerConfig
 from fencepost.settings import InvalidSetting
@@ -45,7 +45,8 @@ class ListenerSecurity:
     def __init__(self, node: "Node", config: ListenerConfig) -> None:
         """Raises InvalidSetting."""
         self._node = node
-        self._secret = node.randomness.random_bytes(32)
+        self._looks: dict[str, tuple[int, list[Look]]] = {}
+        """How users of a mechanism look, as of a version of the metadata."""
         self.config = config
         self.key_set = KeySet()
         """Filled only if signed tokens are taken."""
@@ -113,10 +114,18 @@ class ListenerSecurity:
         def lookup(name: str) -> ScramCredential | None:
             return self._node.metadata.scram_credentials.get(name, {}).get(mechanism)
 
-        every = self._node.metadata.scram_credentials.values()
-        first = next((credentials[mechanism] for credentials in every if mechanism in credentials), None)
+        secret, looks = self._node.metadata.decoy_secret(), self._looks_of(mechanism)
         nonce = base64.urlsafe_b64encode(self._node.randomness.random_bytes(NONCE_BYTES)).decode()
-        return ScramConversation(mechanism, lookup, template_of(mechanism, first, self._secret), nonce)
+        return ScramConversation(mechanism, lookup, lambda name: decoy(mechanism, secret, looks, name), nonce)
+
+    def _looks_of(self, mechanism: str) -> list[Look]:
+        metadata = self._node.metadata
+        version, looks = self._looks.get(mechanism, (-1, []))
+        if version != metadata.version:
+            every = metadata.scram_credentials.values()
+            looks = looks_of(each[mechanism] for each in every if mechanism in each)
+            self._looks[mechanism] = (metadata.version, looks)
+        return looks
 
     def _oauth_bearer(self) -> Callable[[], Conversation]:
         tokens = self._token_validator()

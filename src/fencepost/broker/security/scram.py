@@ -1,14 +1,16 @@
 """The server's side of SCRAM (RFC 5802), strict where Kafka had to become so.
 
-A user who does not exist is asked for a proof like any other, under a salt of their own that stays the same, and is
-refused at the end with the same words: names cannot be probed, neither by what is answered nor by how long it takes.
+A user who does not exist is asked for a proof like any other, under a salt of their own that stays the same, even over
+a restart, as long and with as many iterations as some user's who does, and is refused at the end with the same words:
+names cannot be probed, neither by what is answered nor by how long it takes.
 """
 
 import base64
 import binascii
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from fencepost.broker.security.conversation import AuthenticationRefused, Identity
 from fencepost.wire.scram import (
@@ -29,7 +31,8 @@ _FINAL = re.compile(
     r"(?P<unproved>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,[A-Za-z]=[^,]*)*),p=(?P<proof>[A-Za-z0-9+/=]+)",
     re.DOTALL,
 )
-_SALT_BYTES = 26
+LOOKS_MAX = 64
+"""How many ways to look decoys choose from; each costs a login a hash."""
 
 Lookup = Callable[[str], ScramCredential | None]
 
@@ -37,15 +40,15 @@ Lookup = Callable[[str], ScramCredential | None]
 class ScramConversation:
     """One attempt. A second one needs a new conversation, with a new nonce: what was overheard is worth nothing."""
 
-    def __init__(self, mechanism: str, lookup: Lookup, template: ScramCredential, nonce: str) -> None:
-        """`template` is what users who do not exist are made to look like; see `decoy`."""
+    def __init__(self, mechanism: str, lookup: Lookup, decoy_of: Callable[[str], ScramCredential], nonce: str) -> None:
+        """`decoy_of` makes what users who do not exist are asked for."""
         self._mechanism = mechanism
         self._lookup = lookup
-        self._template = template
+        self._decoy_of = decoy_of
         self._nonce = nonce
         self._messages: tuple[str, str] | None = None
         self._name = ""
-        self._credential = template
+        self._credential: ScramCredential
         self._is_known = False
         self._header = ""
         self._has_ended = False
@@ -82,12 +85,12 @@ class ScramConversation:
                 f"{self._name} asks to act as {asked_for}",
                 "Authentication failed: Client requested an authorization id that is different from username",
             )
-        decoyed = decoy(self._mechanism, self._template, self._name)
+        # Made for everybody, so that it takes the same time.
+        decoyed = self._decoy_of(self._name)
         credential = self._lookup(self._name)
-        self._is_known = credential is not None
-        self._credential = credential or decoyed
-        if self._credential.iterations < ITERATIONS_MIN:
-            raise AuthenticationRefused(f"the credential of {self._name} has only {self._credential.iterations} rounds")
+        # One that no client can or should use is as good as none.
+        self._is_known = credential is not None and is_usable(credential)
+        self._credential = credential if credential is not None and self._is_known else decoyed
         self._header = text[: len(text) - len(found["bare"])]
         self._nonce = found["nonce"] + self._nonce
         salt = base64.b64encode(self._credential.salt).decode()
@@ -118,24 +121,45 @@ class ScramConversation:
         return b"v=" + base64.b64encode(verifier)
 
 
-def decoy(mechanism: str, template: ScramCredential, name: str) -> ScramCredential:
-    """A credential that looks like the template's, is always the same for the same name, and that nothing proves."""
+class Look(NamedTuple):
+    """What a login shows of a credential before anything is proved."""
+
+    salt_bytes: int
+    iterations: int
+
+    @classmethod
+    def of(cls, credential: ScramCredential) -> "Look":
+        return cls(len(credential.salt), credential.iterations)
+
+
+_USUAL_LOOK = Look(32, ITERATIONS_MIN)
+
+
+def looks_of(credentials: Iterable[ScramCredential]) -> list[Look]:
+    """How the users there are look, each way once."""
+    found = {Look.of(credential) for credential in credentials if is_usable(credential)}
+    return sorted(found)[:LOOKS_MAX] or [_USUAL_LOOK]
+
+
+def is_usable(credential: ScramCredential) -> bool:
+    return bool(credential.salt) and credential.iterations >= ITERATIONS_MIN
+
+
+def decoy(mechanism: str, secret: bytes, looks: Sequence[Look], name: str) -> ScramCredential:
+    """A credential that nothing proves, for a name that does not exist.
+
+    It looks as one of the users does, and stays the same as long as some user looks like that, whoever comes and goes:
+    each name prefers the looks in an order of its own. `secret` must be the same after a restart.
+    """
 
     def derived(purpose: bytes) -> bytes:
-        return signature(mechanism, template.server_key, purpose + name.encode())
+        return signature(mechanism, secret, purpose + name.encode())
 
-    salt = derived(b"salt")
-    while len(salt) < len(template.salt):
-        salt += signature(mechanism, template.server_key, salt)
-    return ScramCredential(salt[: len(template.salt)], template.iterations, derived(b"stored"), derived(b"server"))
-
-
-def template_of(mechanism: str, first: ScramCredential | None, secret: bytes) -> ScramCredential:
-    """What decoys are made after: the first credential there is, so that they cannot be told from it."""
-    if first is not None:
-        return first
-    size = len(signature(mechanism, secret, b""))
-    return ScramCredential(secret[:_SALT_BYTES].ljust(_SALT_BYTES, b"\0"), ITERATIONS_MIN, bytes(size), secret)
+    look = max(looks, key=lambda each: derived(b"look %d %d " % each))
+    salt = derived(b"salt %d %d " % look)
+    while len(salt) < look.salt_bytes:
+        salt += signature(mechanism, secret, salt)
+    return ScramCredential(salt[: look.salt_bytes], look.iterations, derived(b"stored "), derived(b"server "))
 
 
-__all__ = ["MECHANISMS", "ScramConversation", "decoy", "template_of"]
+__all__ = ["MECHANISMS", "Look", "ScramConversation", "decoy", "is_usable", "looks_of"]

@@ -2,7 +2,9 @@
 
 Protocol 1 (up to version 4) leaves the epoch alone, so only state tells a retry from a mistake. Protocol 2 bumps the
 epoch with every end: a call with the epoch before the current one is the retry of the last end, one with the current
-epoch means the present transaction. The functions here only decide; None means that there is nothing to write.
+epoch means the present transaction. Where protocol 1 ended the last transaction, the epoch before the current one
+belongs to an earlier producer, which is fenced; Kafka takes its call for a retry and answers with the live producer's
+epoch. The functions here only decide; None means that there is nothing to write.
 """
 
 from collections.abc import Callable
@@ -91,11 +93,12 @@ def decide_end_protocol_2(
 def _check_identity_protocol_2(record: TransactionRecord, given: ProducerPair) -> bool:
     """Whether it is a retry of the end before."""
     current = record.client_pair
+    has_bumped = record.client_transaction_version >= PROTOCOL_2
     is_overflow_retry = given == (record.previous_producer_id, EPOCH_EXHAUSTED) and current.producer_epoch == 0
     if given.producer_id != current.producer_id and not is_overflow_retry:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, RefusalCause.OTHER_PRODUCER_ID)
     is_current = given == current
-    is_retry = is_overflow_retry or current.producer_epoch == given.producer_epoch + 1
+    is_retry = has_bumped and (is_overflow_retry or current.producer_epoch == given.producer_epoch + 1)
     if record.state in PREPARED:
         is_valid = is_retry and not is_overflow_retry
     elif record.state in (ONGOING, EMPTY):

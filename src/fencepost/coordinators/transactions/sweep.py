@@ -205,8 +205,12 @@ class Sweep:
         self._timers.schedule(key, due_ms, lambda now: self._idle_for_too_long(metadata, now))
 
     def _idle_for_too_long(self, metadata: TransactionMetadata, now: Now) -> None:
-        if metadata.is_abandoned or metadata.pending_state is not None or metadata.record.state not in AT_REST:
-            return  # it comes back here after its next transaction
+        if metadata.is_abandoned or metadata.record.state not in AT_REST:
+            return  # it comes back here after its transaction
+        if metadata.pending_state is not None:
+            # The change that is under way may fail, and would leave the id as idle as it was.
+            self._schedule_expiry(metadata, now.monotonic_ms + 1)
+            return
         self._expired.append(metadata)
         self._timers.schedule(_TOMBSTONES_TIMER, now.monotonic_ms, self._write_tombstones)
 
@@ -214,7 +218,11 @@ class Sweep:
         expired, self._expired = self._expired, []
         by_partition: dict[int, list[TransactionMetadata]] = {}
         for metadata in expired:
-            if not metadata.is_abandoned and not metadata.is_busy:
+            if metadata.is_abandoned:
+                continue
+            if metadata.is_busy:
+                self._schedule_expiry(metadata, now.monotonic_ms + 1)
+            else:
                 by_partition.setdefault(metadata.partition, []).append(metadata)
         for partition, ids in by_partition.items():
             for first in range(0, len(ids), TOMBSTONES_PER_WRITE_MAX):

@@ -15,7 +15,9 @@ from tests.unit.coordinators.transactions.scene import Scene
 NOW = Now(0, 1_700_000_000_000)
 
 
-def standing_at(state: str, epoch: int, previous: int = 1000, producer_id: int = 1000) -> TransactionMetadata:
+def standing_at(
+    state: str, epoch: int, previous: int = 1000, producer_id: int = 1000, ended_by: int = 2
+) -> TransactionMetadata:
     is_empty = state == "Empty"
     record = TransactionRecord(
         producer_id,
@@ -26,6 +28,7 @@ def standing_at(state: str, epoch: int, previous: int = 1000, producer_id: int =
         -1 if is_empty else NOW.wall_ms,
         NOW.wall_ms,
         previous,
+        client_transaction_version=ended_by,
     )
     return TransactionMetadata("tx", 0, record)
 
@@ -91,6 +94,46 @@ def test_protocol_2_row_by_row(
         assert verdict == expected, (is_commit, epoch)
         if target:
             assert (target.producer_epoch, target.last_producer_epoch) == (6, 5)
+
+
+@pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_epoch_before_is_no_retry_where_the_last_end_did_not_raise_it(state: str, is_commit: bool) -> None:
+    metadata = standing_at(state, 5, ended_by=0)
+    decide = partial(decide_end_protocol_2, metadata, ProducerPair(1000, 4), is_commit, NOW, lambda: 2000)
+    assert verdict_of(decide) == (FENCED, None)
+
+
+def test_a_zombie_of_protocol_2_never_gets_the_epoch_of_a_live_producer_of_protocol_1() -> None:
+    Scene().play(
+        """
+        init tx                          # the one that will be a zombie
+          = 1000/0
+          log tx Empty 1000/0
+        init tx                          # the live one
+          = 1000/1
+          log tx Empty 1000/1
+          event ProducerFenced: 1000/0 by 1000/1, TAKEOVER
+        add tx 1000/1 out-0
+          = NONE
+          log tx Ongoing 1000/1 [out-0]
+        end tx 1000/1 commit v=4
+          = NONE
+          log tx PrepareCommit 1000/1 [out-0]
+          markers commit 1000/1 TV0 [out-0]
+          log tx CompleteCommit 1000/1
+        end tx 1000/0 commit v=5
+          = PRODUCER_FENCED
+          event CallRefused: EndTxn 1000/0, STALE_EPOCH, fenced by TAKEOVER
+        restart
+        end tx 1000/0 commit v=5
+          = PRODUCER_FENCED
+          event CallRefused: EndTxn 1000/0, STALE_EPOCH
+        end tx 1000/0 abort v=5
+          = PRODUCER_FENCED
+          event CallRefused: EndTxn 1000/0, STALE_EPOCH
+        """
+    )
 
 
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit"])

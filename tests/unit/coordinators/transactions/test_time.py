@@ -362,3 +362,34 @@ def test_a_time_out_at_the_last_epoch_does_not_hand_out_the_reserved_one() -> No
           event ProducerIdRotated: 1000 to 1001
         """
     )
+
+
+def test_an_id_whose_change_fails_while_it_expires_is_still_found_by_the_next_sweep() -> None:
+    """The sweep that found it busy was its last, although nothing had become of what it was busy with."""
+    scene = Scene()
+    scene.play(
+        """
+        init tx
+          = 1000/0
+          log tx Empty 1000/0
+        """
+    )
+    scene.advance(WEEK_MS - HOUR_MS)
+    scene.play(
+        """
+        slow disk
+        init tx
+          log tx Empty 1000/1
+          (waits)
+        """
+    )
+    scene.advance(2 * HOUR_MS)
+    scene.play(
+        """
+        lose NOT_ENOUGH_REPLICAS
+          -> init tx: COORDINATOR_NOT_AVAILABLE
+        fast disk
+        """
+    )
+    scene.advance(HOUR_MS)
+    assert scene.describe().error_code == 105
