@@ -319,6 +319,12 @@ class BrokerConfig(SecurityConfig):
     parked_requests_max: int = setting(
         "int", 50_000, "Fencepost: requests of all connections that may wait at one time.", minimum=1
     )
+    request_elements_max: int = setting(
+        "int",
+        100_000,
+        "Fencepost: entries of all arrays, and tagged fields, of one request.",
+        minimum=1_000,
+    )
     receive_buffers_max_bytes: int = setting(
         "long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576
     )

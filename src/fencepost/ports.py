@@ -18,6 +18,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back. Every time-out is measured with this."""
 
+    def work_ns(self) -> int:
+        """Nanoseconds that never go back, to see how long a piece of work takes. Simulated, every look takes some."""
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...

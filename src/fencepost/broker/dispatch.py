@@ -1,32 +1,66 @@
-"""API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection."""
+"""API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection.
+
+A large request is read, and its answer written, in slices (`slices.py`), and a handler may return a generator, to be
+run in slices. Meanwhile the connection's next request waits.
+"""
 
 import struct
 import traceback
 from collections.abc import Callable
+from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
+from fencepost.broker.slices import Steps
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
-from fencepost.wire.codec import prefix_decoder
+from fencepost.wire.codec import decode_in_steps, prefix_decoder
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from fencepost.wire.framing import read_known_header, read_request_header
+from fencepost.wire.framing import read_known_header, read_request_header, response_frame_in_steps
 from fencepost.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-# More than any client asks of a full broker at once; each costs some microseconds of everybody's time.
-REQUEST_ELEMENTS_MAX = 100_000
+# A larger request is read in slices. Produce is not: its bytes are records, which stay closed here.
+LARGE_REQUEST_BYTES = 8_192
+# Of a stranger's request: whatever one may ask before it has said who it is fits.
+STRANGERS_ELEMENTS_MAX = 1_000
 # Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
 TRAILING_SOFTWARE_MAX = 100
 _API = struct.Struct(">HH")
+# What these have begun is dropped when the client is gone; anything else is carried out.
+_READING = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
 
 
 class Handler(NamedTuple):
     function: "Callable[[Node, Call, Any], Any]"
-    """Returns the response message, a Promise of it, or None where the request wants no answer."""
+    """Returns the response message, a Promise of it, a generator that returns one of these in the end, or None where
+    the request wants no answer."""
     pipelined: bool = False
     """The handler has passed its append point when it returns: the connection's next request may start."""
 
@@ -44,6 +78,7 @@ class Dispatcher:
     def __init__(self, node: "Node", handlers: dict[ApiKey, Handler]) -> None:
         assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
         self._node = node
+        self._slices = node.slices
         self._handlers = {int(key): handler for key, handler in handlers.items()}
         self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
@@ -53,6 +88,7 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
+        node = self._node
         if connection.guard is not None and connection.guard.takes(frame):
             return
         if len(frame) < 8:
@@ -66,7 +102,13 @@ class Dispatcher:
         function, pipelined, has_header_tags, decode = route
         try:
             correlation_id, client_id, body = read_known_header(frame, has_header_tags)
-            request, end = decode(frame, body, REQUEST_ELEMENTS_MAX)
+            if len(frame) > LARGE_REQUEST_BYTES and api_key != ApiKey.PRODUCE:
+                call = Call(connection, api_key, version, correlation_id, client_id)
+                # Copied, because what arrives next is received where it is.
+                self._in_slices(call, self._served_large(call, route, memoryview(bytes(frame)), body))
+                return
+            elements_max = STRANGERS_ELEMENTS_MAX if connection.guard is not None else node.config.request_elements_max
+            request, end = decode(frame, body, elements_max)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
@@ -75,7 +117,7 @@ class Dispatcher:
         self.calls[api_key] += 1
         call = Call(connection, api_key, version, correlation_id, client_id)
         try:
-            answer = function(self._node, call, request)
+            answer = function(node, call, request)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
@@ -84,10 +126,86 @@ class Dispatcher:
             return
         if type(answer) is Promise:
             connection.park(call, answer, gate=None if pipelined else answer)
+        elif type(answer) is GeneratorType:
+            self._in_slices(call, self._served(call, pipelined, answer))
         elif type(answer) is Staged:
             connection.park(call, answer.answer, gate=answer.appended)
         else:
             connection.answer(call, answer)
+
+    def _elements_max(self, connection: Connection) -> int:
+        return self._node.config.request_elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX
+
+    # Large ones
+
+    def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]") -> None:
+        """Answer what the steps return. What they raise ends the connection."""
+        connection = call.connection
+        appended: Promise[None] = Promise()
+        reply: Promise[Any] = Promise()
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, MalformedMessage):
+                self._malformed(connection, call.api_key, call.version, str(error))
+            else:
+                self.failed(call, error)
+
+        def served(answer: Promise[Any] | Staged) -> None:
+            if type(answer) is Staged:
+                answer.answer.then(reply.resolve)
+                answer.appended.then(appended.resolve)
+            else:
+                assert type(answer) is Promise
+                answer.then(reply.resolve)
+                answer.then(lambda _: appended.resolve(None))
+
+        is_wanted = (lambda: not connection.is_closed) if call.api_key in _READING else None
+        try:
+            result = self._slices.run(steps, failed, is_wanted)
+        except Exception as error:
+            failed(error)
+            return
+        result.then(served)
+        connection.park(call, reply, gate=appended)
+
+    def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
+        name = f"{ApiKey(call.api_key).camel_name}Request"
+        connection = call.connection
+        request, end = yield from decode_in_steps(name, call.version, frame, body, self._elements_max(connection))
+        if end != len(frame):
+            self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
+        self.calls[call.api_key] += 1
+        yield
+        answer = route.function(self._node, call, request)
+        return (yield from self._served(call, route.pipelined, answer))
+
+    def _served(self, call: Call, pipelined: bool, answer: Any) -> "Steps[Promise[Any] | Staged]":
+        """What the handler gave, its message encoded in slices."""
+        if type(answer) is GeneratorType:
+            answer = yield from answer
+        if type(answer) is Staged:
+            return Staged(answer.appended, self._encoded_later(call, answer.answer))
+        if type(answer) is Promise:
+            later = self._encoded_later(call, answer)
+            return Staged(Promise.resolved(None), later) if pipelined else later
+        return Promise.resolved((yield from self._encoded(call, answer)))
+
+    def _encoded_later(self, call: Call, answer: Promise[Any]) -> Promise[Any]:
+        encoded: Promise[Any] = Promise()
+
+        def answered(message: Any) -> None:
+            try:
+                self._slices.run(self._encoded(call, message), partial(self.failed, call)).then(encoded.resolve)
+            except Exception as error:
+                self.failed(call, error)
+
+        answer.then(answered)
+        return encoded
+
+    def _encoded(self, call: Call, message: Any) -> "Steps[Any]":
+        if message is None or type(message) is list:
+            return message
+        return (yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message))
 
     def _find_route(self, api_key: int, version: int) -> _Route | None:
         """Made when a version is first asked for; None for what this broker does not speak."""

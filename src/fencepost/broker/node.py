@@ -32,6 +32,7 @@ from fencepost.broker.partition import Durability, Partition
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
+from fencepost.broker.slices import Slices
 from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
@@ -85,6 +86,7 @@ class Node:
         self.cluster_id = ""
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
         self.parked_requests = 0
+        self.slices = Slices(ports.scheduler, ports.clock)
         self.causes = CauseJournal(
             ports.disk, data_directory, ports.clock, self.config.transaction_cause_journal_max_bytes
         )
@@ -162,6 +164,7 @@ class Node:
 
     def quiesce(self) -> None:
         """Stop everything that runs by itself."""
+        self.slices.stop()
         self.housekeeping.stop()
         self.cleaning.stop()
         self.groups.stop()
