@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
 from fencepost.broker.slices import Steps
+from fencepost.broker.splitting import serve_in_parts, split_of
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
 from fencepost.wire.codec import decode_in_steps, prefix_decoder
@@ -175,8 +176,13 @@ class Dispatcher:
         if end != len(frame):
             self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
         self.calls[call.api_key] += 1
-        yield
-        answer = route.function(self._node, call, request)
+        yield None
+        split = split_of(call.api_key, request)
+        answer: Any
+        if split is None:
+            answer = route.function(self._node, call, request)
+        else:
+            answer = yield from serve_in_parts(split, request, partial(route.function, self._node, call))
         return (yield from self._served(call, route.pipelined, answer))
 
     def _served(self, call: Call, pipelined: bool, answer: Any) -> "Steps[Promise[Any] | Staged]":

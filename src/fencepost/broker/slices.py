@@ -1,9 +1,9 @@
 """Work that would hold everybody up, done in slices: some of it now, the rest between the requests of others.
 
 Everything runs in one thread. Work that can grow with what a client sends, or with what there is to tell, is written as
-a generator that yields wherever it may be interrupted. A short piece of work ends within its first slice and costs
-nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others wait until one is done,
-so that what requests unfold to in memory is bounded too.
+a generator that yields wherever it may be interrupted (a promise: to wait for it). A short piece of work ends within its
+first slice and costs nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others wait
+until one is done, so that what requests unfold to in memory is bounded too.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from fencepost.ports import Clock, Scheduler
 from fencepost.promise import Promise
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
+Steps = Generator[Promise[Any] | None, None, T]
 
 SLICE_NS = 1_000_000
 # So many pieces of work take turns; whatever comes on top of them is begun when one is done.
@@ -54,11 +54,13 @@ class Slices:
         """What the steps return: there already if one slice is enough. What they raise then is raised here, and later
         given to `failed`. Where `is_wanted` says no, the rest is dropped, and the promise stays open."""
         work = _Work(steps, failed, is_wanted)
-        if starts_at_once and self._advance(work):
-            return work.result
+        if not starts_at_once or not self._advance(work):
+            self._queue(work)
+        return work.result
+
+    def _queue(self, work: _Work) -> None:
         (self._active if len(self._active) < ACTIVE_MAX else self._waiting).append(work)
         self._schedule()
-        return work.result
 
     def stop(self) -> None:
         for work in (*self._active, *self._waiting):
@@ -90,24 +92,27 @@ class Slices:
             self._schedule()
 
     def _advance(self, work: _Work) -> bool:
-        """One slice; whether nothing is left to do."""
+        """One slice; whether nothing is left to do now."""
         if work.is_wanted is not None and not work.is_wanted():
             work.steps.close()
             return True
         work_ns, steps = self._work_ns, work.steps
         end_ns = work_ns() + SLICE_NS
         try:
-            next(steps)
-            while work_ns() < end_ns:
-                next(steps)
+            while True:
+                awaited = next(steps)
+                if awaited is not None and not awaited.done:
+                    awaited.then(lambda _: self._queue(work))
+                    return True
+                if work_ns() >= end_ns:
+                    return False
         except StopIteration as stop:
             work.result.resolve(stop.value)
             return True
-        return False
 
 
 def finished(steps: Steps[T]) -> T:
-    """All of it at once: for who waits for nothing else."""
+    """All of it at once, where it waits for nothing."""
     while True:
         try:
             next(steps)
