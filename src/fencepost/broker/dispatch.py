@@ -25,8 +25,10 @@ from fencepost.wire.messages import ApiVersionsResponse
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-# A larger request is read in slices. Produce is not: its bytes are records, which stay closed here.
+# A larger request is read in slices. Of a Produce most bytes are records, which stay closed here: it is one with many
+# entries, topics and partitions together.
 LARGE_REQUEST_BYTES = 8_192
+LARGE_PRODUCE_ENTRIES = 250
 # Of a stranger's request: whatever one may ask before it has said who it is fits.
 STRANGERS_ELEMENTS_MAX = 1_000
 # Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
@@ -73,6 +75,9 @@ class _Route(NamedTuple):
     pipelined: bool
     has_header_tags: bool
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    bytes_max: int
+    """A larger one is read in slices, and so is one with more entries than the next."""
+    elements_max: int
 
 
 class Dispatcher:
@@ -80,6 +85,7 @@ class Dispatcher:
         assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
         self._node = node
         self._slices = node.slices
+        self._elements_max = node.config.request_elements_max
         self._handlers = {int(key): handler for key, handler in handlers.items()}
         self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
@@ -100,23 +106,28 @@ class Dispatcher:
         if route is None:
             self._unsupported(connection, frame, api_key, version)
             return
-        function, pipelined, has_header_tags, decode = route
+        function, pipelined, has_header_tags, decode, bytes_max, elements_max = route
         try:
             correlation_id, client_id, body = read_known_header(frame, has_header_tags)
-            if len(frame) > LARGE_REQUEST_BYTES and api_key != ApiKey.PRODUCE:
-                call = Call(connection, api_key, version, correlation_id, client_id)
-                # Copied, because what arrives next is received where it is.
-                self._in_slices(call, self._served_large(call, route, memoryview(bytes(frame)), body))
-                return
-            elements_max = STRANGERS_ELEMENTS_MAX if connection.guard is not None else node.config.request_elements_max
-            request, end = decode(frame, body, elements_max)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
+            return
+        call = Call(connection, api_key, version, correlation_id, client_id)
+        if len(frame) > bytes_max:
+            self._handle_large(call, route, frame, body)
+            return
+        try:
+            request, end = decode(frame, body, elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX)
+        except MalformedMessage as error:
+            if api_key == ApiKey.PRODUCE and len(frame) > LARGE_PRODUCE_ENTRIES:
+                # It may be large rather than malformed: read in slices it is found out.
+                self._handle_large(call, route, frame, body)
+            else:
+                self._malformed(connection, api_key, version, str(error))
             return
         if end != len(frame):
             self._ignore_trailing_bytes(connection, api_key, version, client_id, len(frame) - end)
         self.calls[api_key] += 1
-        call = Call(connection, api_key, version, correlation_id, client_id)
         try:
             answer = function(node, call, request)
         except MalformedMessage as error:
@@ -134,10 +145,11 @@ class Dispatcher:
         else:
             connection.answer(call, answer)
 
-    def _elements_max(self, connection: Connection) -> int:
-        return self._node.config.request_elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX
-
     # Large ones
+
+    def _handle_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> None:
+        # Copied, because what arrives next is received where it is.
+        self._in_slices(call, self._served_large(call, route, memoryview(bytearray(frame)), body))
 
     def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]") -> None:
         """Answer what the steps return. What they raise ends the connection."""
@@ -172,7 +184,8 @@ class Dispatcher:
     def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
         name = f"{ApiKey(call.api_key).camel_name}Request"
         connection = call.connection
-        request, end = yield from decode_in_steps(name, call.version, frame, body, self._elements_max(connection))
+        elements_max = self._elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX
+        request, end = yield from decode_in_steps(name, call.version, frame, body, elements_max)
         if end != len(frame):
             self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
         self.calls[call.api_key] += 1
@@ -223,7 +236,10 @@ class Dispatcher:
         if not low <= version <= high:
             return None
         decode = prefix_decoder(f"{key.camel_name}Request", version)
-        route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode)
+        limits = (LARGE_REQUEST_BYTES, self._elements_max)
+        if key is ApiKey.PRODUCE:
+            limits = (self._node.config.socket_request_max_bytes, LARGE_PRODUCE_ENTRIES)
+        route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode, *limits)
         self._routes[api_key, version] = route
         return route
 

@@ -1,9 +1,9 @@
 """Work that would hold everybody up, done in slices: some of it now, the rest between the requests of others.
 
 Everything runs in one thread. Work that can grow with what a client sends, or with what there is to tell, is written as
-a generator that yields wherever it may be interrupted (a promise: to wait for it). A short piece of work ends within its
-first slice and costs nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others wait
-until one is done, so that what requests unfold to in memory is bounded too.
+a generator that yields wherever it may be interrupted (a promise: to wait for it). A short piece of work ends within
+its first slice and costs nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others
+wait until one is done, so that what requests unfold to in memory is bounded too.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """Requests about many things, served as several about few, so that others are served in between.
 
-Which APIs can be cut, and where, is the table `SPLITS`. Entries about the same thing stay together, because what a thing
-named twice means is the handler's (and guard's) business; otherwise the parts are independent, as they are in Kafka, and
-their answers are one answer. Requests that are not in the table mean something as a whole.
+Which APIs can be cut, and where, is the table `SPLITS`. Entries about the same thing stay together, because what a
+thing named twice means is the handler's (and guard's) business; otherwise the parts are independent, as they are in
+Kafka, and their answers are one answer. Requests that are not in the table mean something as a whole.
 """
 
 import copy
@@ -11,6 +11,7 @@ from operator import attrgetter
 from types import GeneratorType
 from typing import Any, NamedTuple
 
+from fencepost.broker.connection import Staged
 from fencepost.broker.slices import Steps
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
@@ -30,8 +31,8 @@ class Inner(NamedTuple):
 class Split(NamedTuple):
     entries: str
     answers: str
-    keys: tuple[str, ...]
-    """What names an entry; none: it is a plain value."""
+    keys: tuple[str, ...] | None
+    """What names an entry; empty: it is a plain value; None: nothing does."""
     inner: Inner | None = None
     part_entries: int = PART_ENTRIES
 
@@ -41,9 +42,12 @@ _INDEXES = Inner("partition_indexes", "partitions", None)
 # Each of these writes a line to the journal, and syncs it.
 _ONE = 1
 # Each part is written, or checkpointed, on its own.
-_WRITTEN_ENTRIES = 500
+_WRITTEN_ENTRIES = 200
 
 SPLITS: dict[ApiKey, tuple[Split, ...]] = {
+    ApiKey.PRODUCE: (
+        Split("topic_data", "responses", ("name", "topic_id"), Inner("partition_data", "partition_responses", "index")),
+    ),
     ApiKey.LIST_OFFSETS: (Split("topics", "topics", ("name",), _PARTITIONS),),
     ApiKey.OFFSET_COMMIT: (
         Split("topics", "topics", ("name", "topic_id"), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),
@@ -75,10 +79,14 @@ SPLITS: dict[ApiKey, tuple[Split, ...]] = {
         Split("resources", "responses", ("resource_type", "resource_name"), part_entries=_ONE),
     ),
     ApiKey.ELECT_LEADERS: (
-        Split("topic_partitions", "replica_election_results", ("topic",), Inner("partitions", "partition_result", None)),
+        Split(
+            "topic_partitions", "replica_election_results", ("topic",), Inner("partitions", "partition_result", None)
+        ),
     ),
     ApiKey.OFFSET_DELETE: (Split("topics", "topics", ("name",), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),),
     ApiKey.DESCRIBE_PRODUCERS: (Split("topics", "topics", ("name",), _INDEXES),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (Split("entries", "entries", None),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Split("users", "results", ("name",)),),
     ApiKey.DESCRIBE_TRANSACTIONS: (Split("transactional_ids", "transaction_states", ()),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (Split("group_ids", "groups", ()),),
 }
@@ -102,6 +110,11 @@ def serve_in_parts(split: Split, request: Any, serve: Callable[[Any], Any]) -> S
         answer = serve(part)
         if type(answer) is GeneratorType:
             answer = yield from answer
+        if type(answer) is Staged:
+            # What comes next is appended after it.
+            if not answer.appended.done:
+                yield answer.appended
+            answer = answer.answer
         answers.append(answer)
         if getattr(answer, "error_code", 0):
             break
@@ -111,9 +124,10 @@ def serve_in_parts(split: Split, request: Any, serve: Callable[[Any], Any]) -> S
             if not answer.done:
                 yield answer
             answer = answer.value
-        messages.append(answer)
+        if answer is not None:
+            messages.append(answer)
         yield None
-    return (yield from _merged(split, messages))
+    return (yield from _merged(split, messages)) if messages else None
 
 
 def _parts(split: Split, request: Any, groups: Iterable[list[Any]]) -> Iterator[Any]:
@@ -155,9 +169,9 @@ def _cut(split: Split, group: list[Any]) -> Iterator[tuple[list[Any], int] | Non
         yield [_with(group[0], inner.entries, some)], len(some)
 
 
-def _grouped(entries: list[Any], keys: tuple[str, ...]) -> Generator[None, None, Iterable[list[Any]]]:
+def _grouped(entries: list[Any], keys: tuple[str, ...] | None) -> Generator[None, None, Iterable[list[Any]]]:
     groups: dict[Any, list[Any]] = {}
-    key_of = attrgetter(*keys) if keys else _itself
+    key_of = id if keys is None else attrgetter(*keys) if keys else _itself
     for number, entry in enumerate(entries):
         if not number & 63:
             yield None
@@ -178,7 +192,7 @@ def _with(original: Any, name: str, entries: list[Any]) -> Any:
 def _merged(split: Split, messages: list[Any]) -> Steps[Any]:
     whole = messages[0]
     answers: list[Any] = getattr(whole, split.answers)
-    names = split.keys
+    names = split.keys or ()
     for message in messages[1:]:
         yield None
         if getattr(message, "error_code", 0):

@@ -23,6 +23,7 @@ from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
 from fencepost.shell.server import Connections, connection_limits, listen
 from fencepost.shell.turns import Turns
+from fencepost.shell.workers import ThreadedWorkers
 from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class RunningBroker:
             raise CannotStart(str(error)) from None
         disk = RealDisk(shares.files)
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
-        ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
+        self._workers = ThreadedWorkers(loop)
+        ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness(), self._workers)
         self.node = Node(ports, str(self._data), self._settings)
         if self.on_events is not None:
             self.node.events.subscribe(self.on_events)
@@ -162,6 +164,7 @@ class RunningBroker:
     async def stop(self) -> None:
         """Answer no more, write everything, leave nothing to recover."""
         await self._disconnect()
+        self._workers.close()
         self._flusher.close()
         self.node.stop()
         self._unlock()
@@ -173,6 +176,7 @@ class RunningBroker:
             server.close()
         self.connections.abort_all()
         await self._key_watch.stop()
+        self._workers.close()
         self._flusher.close()
         self._unlock()
 

@@ -111,7 +111,7 @@ def _refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetComm
 
 def write_txn_markers(
     node: Node, call: Call, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
+) -> Steps[Promise[WriteTxnMarkersResponse]]:
     """From an administrator who ends a hanging transaction by hand, or from another broker's coordinator."""
     response = WriteTxnMarkersResponse()
     reply: Promise[WriteTxnMarkersResponse] = Promise()
@@ -145,6 +145,7 @@ def write_txn_markers(
             answered = topic_result(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
+                yield None
                 answer = partition_result(partition_index=index)
                 answered.partitions.append(answer)
                 if is_nobodys:
