@@ -17,6 +17,8 @@ from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
 
 PART_ENTRIES = 16
+# So many parts may wait to be durable at a time.
+PENDING_PARTS_MAX = 8
 
 
 class Inner(NamedTuple):
@@ -24,8 +26,8 @@ class Inner(NamedTuple):
 
     entries: str
     answers: str
-    key: str | None
-    """What names an entry; None: it is a plain value."""
+    keys: tuple[str, ...]
+    """What names an entry; empty: it is a plain value."""
 
 
 class Split(NamedTuple):
@@ -37,8 +39,8 @@ class Split(NamedTuple):
     part_entries: int = PART_ENTRIES
 
 
-_PARTITIONS = Inner("partitions", "partitions", "partition_index")
-_INDEXES = Inner("partition_indexes", "partitions", None)
+_PARTITIONS = Inner("partitions", "partitions", ("partition_index",))
+_INDEXES = Inner("partition_indexes", "partitions", ())
 # Each of these writes a line to the journal, and syncs it.
 _ONE = 1
 # Each part is written, or checkpointed, on its own.
@@ -46,14 +48,16 @@ _WRITTEN_ENTRIES = 200
 
 SPLITS: dict[ApiKey, tuple[Split, ...]] = {
     ApiKey.PRODUCE: (
-        Split("topic_data", "responses", ("name", "topic_id"), Inner("partition_data", "partition_responses", "index")),
+        Split(
+            "topic_data", "responses", ("name", "topic_id"), Inner("partition_data", "partition_responses", ("index",))
+        ),
     ),
     ApiKey.LIST_OFFSETS: (Split("topics", "topics", ("name",), _PARTITIONS),),
     ApiKey.OFFSET_COMMIT: (
         Split("topics", "topics", ("name", "topic_id"), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),
     ),
     ApiKey.OFFSET_FETCH: (
-        Split("groups", "groups", ("group_id",), Inner("topics", "topics", "name")),
+        Split("groups", "groups", ("group_id",), Inner("topics", "topics", ("name", "topic_id"))),
         Split("topics", "topics", ("name",), _INDEXES),
     ),
     ApiKey.FIND_COORDINATOR: (Split("coordinator_keys", "coordinators", ()),),
@@ -66,10 +70,10 @@ SPLITS: dict[ApiKey, tuple[Split, ...]] = {
     ),
     ApiKey.DELETE_RECORDS: (Split("topics", "topics", ("name",), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        Split("topics", "topics", ("topic",), Inner("partitions", "partitions", "partition")),
+        Split("topics", "topics", ("topic",), Inner("partitions", "partitions", ("partition",))),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (Split("transactions", "results_by_transaction", ("transactional_id",)),),
-    ApiKey.WRITE_TXN_MARKERS: (Split("markers", "markers", ("producer_id",), Inner("topics", "topics", "name")),),
+    ApiKey.WRITE_TXN_MARKERS: (Split("markers", "markers", ("producer_id",), Inner("topics", "topics", ("name",))),),
     ApiKey.TXN_OFFSET_COMMIT: (Split("topics", "topics", ("name",), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),),
     ApiKey.CREATE_ACLS: (Split("creations", "results", ("resource_name",), part_entries=_ONE),),
     ApiKey.DELETE_ACLS: (Split("filters", "filter_results", ("resource_name_filter",), part_entries=_ONE),),
@@ -79,9 +83,7 @@ SPLITS: dict[ApiKey, tuple[Split, ...]] = {
         Split("resources", "responses", ("resource_type", "resource_name"), part_entries=_ONE),
     ),
     ApiKey.ELECT_LEADERS: (
-        Split(
-            "topic_partitions", "replica_election_results", ("topic",), Inner("partitions", "partition_result", None)
-        ),
+        Split("topic_partitions", "replica_election_results", ("topic",), Inner("partitions", "partition_result", ())),
     ),
     ApiKey.OFFSET_DELETE: (Split("topics", "topics", ("name",), _PARTITIONS, part_entries=_WRITTEN_ENTRIES),),
     ApiKey.DESCRIBE_PRODUCERS: (Split("topics", "topics", ("name",), _INDEXES),),
@@ -116,6 +118,11 @@ def serve_in_parts(split: Split, request: Any, serve: Callable[[Any], Any]) -> S
                 yield answer.appended
             answer = answer.answer
         answers.append(answer)
+        # What is written together is answered together: not too much of it.
+        if len(answers) > PENDING_PARTS_MAX:
+            before = answers[-PENDING_PARTS_MAX]
+            if type(before) is Promise and not before.done:
+                yield before
         if getattr(answer, "error_code", 0):
             break
     messages = []
@@ -160,7 +167,7 @@ def _cut(split: Split, group: list[Any]) -> Iterator[tuple[list[Any], int] | Non
         yield group, max(len(group), sum(weights))
         return
     some: list[Any] = []
-    for same in (yield from _grouped(getattr(group[0], inner.entries), () if inner.key is None else (inner.key,))):
+    for same in (yield from _grouped(getattr(group[0], inner.entries), inner.keys)):
         some += same
         if len(some) >= split.part_entries:
             yield [_with(group[0], inner.entries, some)], len(some)

@@ -139,7 +139,7 @@ def _describe(node: "Node", topic: Topic, request: MetadataRequest) -> _Topic:
 
 def describe_topic_partitions(
     node: "Node", call: Call, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     topic_response = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     partition_response = topic_response.DescribeTopicPartitionsResponsePartition
@@ -154,6 +154,7 @@ def describe_topic_partitions(
             return response
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     for name in names:
+        yield None
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
             break
