@@ -1,7 +1,7 @@
 """No request holds the others up, whatever it asks for: every API, version and repeatable field, from the API table.
 
 Processor time decides here only with a wide margin, and the best of a few tries counts; the exact figures are in the
-table that `python -m bench --cost` prints.
+table that `python -m bench.cost` prints.
 """
 
 import re

@@ -28,7 +28,7 @@ from fencepost.wire.batch import (
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import (
-    PRODUCED_RECORDS_MAX,
+    RECORD_ERRORS_MAX,
     InvalidRecords,
     check_records,
     check_records_in_steps,
@@ -38,6 +38,7 @@ from fencepost.wire.records import (
 )
 
 _LEGACY_LENGTH_MIN = 14
+LISTED_RECORDS_BYTES_MAX = 262_144
 
 
 class NotOneBatch(KafkaError):
@@ -147,9 +148,15 @@ def check_timestamps(
         return None
 
     if problem(header.base_timestamp) or problem(header.max_timestamp):
-        if header.record_count > PRODUCED_RECORDS_MAX:
+        # Which records they are is told of small batches: nobody else is served while they are read.
+        if header.record_count > RECORD_ERRORS_MAX:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp")
-        records = enumerate(read_records(batch, decompressed_max_bytes))
+        try:
+            records = enumerate(read_records(batch, min(decompressed_max_bytes, LISTED_RECORDS_BYTES_MAX)))
+        except KafkaError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp") from None
         raise InvalidRecords(
             ErrorCode.INVALID_TIMESTAMP,
             "One or more records have been rejected due to invalid timestamp",
@@ -174,10 +181,16 @@ def opens_records(header: BatchHeader, config: TopicConfig) -> bool:
 
 
 def open_in_steps(
-    batch: memoryview, header: BatchHeader, config: TopicConfig, max_bytes: int, offload: Offload
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    now_ms: int,
+    max_bytes: int,
+    max_records: int,
+    offload: Offload,
 ) -> Generator[Any, None, tuple[memoryview, BatchHeader, int]]:
     """What is long of `open_batch`, done before the append: yields where it can be interrupted. The batch as its topic
-    keeps it, and to how many bytes it unpacked, at most `max_bytes`.
+    keeps it, and to how many bytes it unpacked, at most `max_bytes`; it may have `max_records`.
 
     A batch that is to be refused for anything but its records comes back as it is: the append says why. Raises
     KafkaError.
@@ -187,8 +200,9 @@ def open_in_steps(
         return batch, header, 0
     if not verify_crc(batch, 0, header):
         return batch, header, 0
+    check_timestamps(batch, header, now_ms, config, max_bytes)
     payload: bytes = yield from offload(lambda: payload_of(batch, header, max_bytes))
-    yield from check_records_in_steps(payload, header, keys_required=keys_required)
+    yield from check_records_in_steps(payload, header, keys_required=keys_required, max_records=max_records)
     opened = header
     if wanted != codec:
         attributes = (header.attributes & ~COMPRESSION_MASK) | wanted

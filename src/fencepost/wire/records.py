@@ -234,13 +234,13 @@ def check_records(payload: bytes, header: BatchHeader, *, keys_required: bool) -
 
 
 def check_records_in_steps(
-    payload: bytes, header: BatchHeader, *, keys_required: bool
+    payload: bytes, header: BatchHeader, *, keys_required: bool, max_records: int = PRODUCED_RECORDS_MAX
 ) -> Generator[None, None, RecordsSummary]:
     """The same for what may be many records: yields where it can be interrupted, and keeps none of them."""
     record_count = header.record_count
-    if record_count > PRODUCED_RECORDS_MAX and len(payload) > PRODUCED_RECORDS_MAX:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of more than {PRODUCED_RECORDS_MAX} records")
     _check_count(payload, record_count)
+    if record_count > max_records:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{record_count} records to check where {max_records} are left")
     missing: list[tuple[int, str]] = []
     latest: RecordSpan | None = None
     position = 0

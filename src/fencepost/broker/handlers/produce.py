@@ -122,16 +122,11 @@ def _produce_opened(
         if header is None or isinstance(partition, KafkaError) or not _is_opened_before(partition, header):
             continue
         try:
-            left_records -= max(header.record_count, 0)
-            if left_records < 0:
-                raise KafkaError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"a request with more than opened.records.max={node.config.opened_records_max} records to open",
-                )
             assert data.records is not None
             batch = memoryview(data.records)
-            batch, known, size = yield from _open(node, batch, header, partition, left_bytes)
+            batch, known, size = yield from _open(node, batch, header, partition, left_bytes, left_records)
             left_bytes -= size
+            left_records -= header.record_count
             data.records, opened[id(data)] = batch, known
         except KafkaError as error:
             data.records, opened[id(data)] = None, error
@@ -140,16 +135,18 @@ def _produce_opened(
 
 
 def _open(
-    node: Node, batch: memoryview, header: BatchHeader, partition: Partition, max_bytes: int
+    node: Node, batch: memoryview, header: BatchHeader, partition: Partition, max_bytes: int, max_records: int
 ) -> Generator[Any, None, tuple[memoryview, BatchHeader, int]]:
-    config = partition.log.config
+    config, now_ms = partition.log.config, node.clock.wall_ms()
     if len(batch) <= SMALL_BATCH_BYTES:
         try:
-            return (yield from open_in_steps(batch, header, config, min(max_bytes, SMALL_PAYLOAD_BYTES), _at_once))
+            small = min(max_bytes, SMALL_PAYLOAD_BYTES)
+            return (yield from open_in_steps(batch, header, config, now_ms, small, max_records, _at_once))
         except KafkaError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE or max_bytes <= SMALL_PAYLOAD_BYTES:
                 raise
-    return (yield from open_in_steps(batch, header, config, max_bytes, partial(_in_a_thread, node)))
+    offload = partial(_in_a_thread, node)
+    return (yield from open_in_steps(batch, header, config, now_ms, max_bytes, max_records, offload))
 
 
 def _at_once(function: Callable[[], Any]) -> Generator[Any, None, Any]:
