@@ -90,6 +90,8 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
         self.calls_with_trailing_bytes = dict.fromkeys(self._handlers, 0)
+        self._large_bytes = 0
+        """Of large requests that are being served."""
         self._trailing_software: set[str] = set()
         """Whose trailing bytes have been reported."""
 
@@ -148,6 +150,9 @@ class Dispatcher:
     # Large ones
 
     def _handle_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> None:
+        if self._large_bytes + len(frame) > self._node.config.receive_buffers_max_bytes:
+            call.connection.close("receive.buffers.max.bytes reached by large requests under way")
+            return
         # Copied, because what arrives next is received where it is.
         self._in_slices(call, self._served_large(call, route, memoryview(bytearray(frame)), body))
 
@@ -182,6 +187,15 @@ class Dispatcher:
         connection.park(call, reply, gate=appended)
 
     def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
+        self._large_bytes += len(frame)
+        try:
+            return (yield from self._read_and_served(call, route, frame, body))
+        finally:
+            self._large_bytes -= len(frame)
+
+    def _read_and_served(
+        self, call: Call, route: _Route, frame: memoryview, body: int
+    ) -> "Steps[Promise[Any] | Staged]":
         name = f"{ApiKey(call.api_key).camel_name}Request"
         connection = call.connection
         elements_max = self._elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX

@@ -162,3 +162,17 @@ def test_tagged_fields_of_a_header_are_few(machine: SimulatedNode) -> None:
     header = bytes.fromhex("0012 0003 00000001 ffff") + bytes([0xE5, 0]) + b"\x01\x00" * 101
     socket.send_frame(header + b"\x02a\x02b\x00")
     assert socket.close_reason is not None
+
+
+def test_large_requests_under_way_take_a_bounded_amount_of_memory() -> None:
+    machine = SimulatedNode({"receive.buffers.max.bytes": "1048576"}, seed=1).start()
+    request = DescribeTransactionsRequest(transactional_ids=["t" * 100 + str(number) for number in range(4_000)])
+    sockets = [machine.connect() for _ in range(4)]
+    for socket in sockets:
+        socket.send(ApiKey.DESCRIBE_TRANSACTIONS, 0, request)
+    assert [socket.close_reason is None for socket in sockets] == [True, True, False, False]
+    machine.scheduler.run_ready()
+    assert [len(socket.answers) for socket in sockets] == [1, 1, 0, 0]
+    last = machine.connect()
+    assert len(last.call(ApiKey.DESCRIBE_TRANSACTIONS, 0, request).transaction_states) == 4_000
+    machine.stop()
