@@ -339,6 +339,10 @@ class Node:
         self._register(topic, logs)
 
     def delete_topic(self, name: str) -> None:
+        finished(self.delete_topic_in_steps(name))
+
+    def delete_topic_in_steps(self, name: str) -> Steps[None]:
+        """Gone at once for everybody; its directories follow, with others served between one and the next."""
         topic = self.metadata.topics[name]
         self.metadata.delete_topic(name)
         partitions = self.partitions.pop(name)
@@ -348,11 +352,27 @@ class Node:
         for partition in partitions:
             partition.fail(gone)
             self.cleaning.forget(name, partition.index)
-            path = self.storage.delete_log(partition.log)
-            self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
         self.groups.topic_deleted(name)
         self.transactions.topic_deleted(name)
         self.events.emit(TopicDeleted(name))
+        self._in_the_making[name] = 0
+        paths: list[str] = []
+        try:
+            for partition in partitions:
+                paths.append(self.storage.delete_log(partition.log))
+                yield None
+        finally:
+            del self._in_the_making[name]
+        self.slices.run(self._remove_trees(paths), self._not_removed, starts_at_once=False)
+
+    def _remove_trees(self, paths: list[str]) -> Steps[None]:
+        for path in paths:
+            self.disk.remove_tree(path)
+            yield None
+
+    def _not_removed(self, error: Exception) -> None:
+        """They are called deleted: the next start removes them."""
+        self.events.emit(StorageFailed(self.data_directory, str(error)))
 
     def check_room_for(self, partition_count: int) -> None:
         in_the_making = sum(self._in_the_making.values())

@@ -16,7 +16,8 @@ from fencepost.promise import Promise
 T = TypeVar("T")
 Steps = Generator[Promise[Any] | None, None, T]
 
-SLICE_NS = 1_000_000
+# A neighbour of somebody who asks for much waits about so long for each of its own requests.
+SLICE_NS = 250_000
 # So many pieces of work take turns; whatever comes on top of them is begun when one is done.
 ACTIVE_MAX = 8
 

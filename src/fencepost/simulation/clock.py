@@ -3,7 +3,7 @@
 # Any fixed instant will do; records need timestamps that look like ones.
 START_WALL_MS = 1_700_000_000_000
 # Work takes no virtual time, but is interrupted after so many looks at the clock as a slice has room for.
-LOOK_NS = 20_000
+LOOK_NS = 5_000
 
 
 class VirtualClock:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.simulation.node import SimulatedNode, SimulatedSocket
+from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode, SimulatedSocket
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
@@ -94,3 +94,26 @@ def test_a_broker_that_stops_in_the_midst_of_it_starts_without_the_topic(machine
     again = create(socket, ("wide", 10))
     socket.wait(again)
     assert codes(socket.answers[again], "topics") == [0]
+
+
+def test_others_are_served_while_a_wide_topic_is_deleted_and_its_directories_go(machine: SimulatedNode) -> None:
+    machine.node.create_topic("wide", MANY, {})
+    admin, other = machine.connect(), machine.connect()
+    delete = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="wide")])
+    sent = admin.send(ApiKey.DELETE_TOPICS, 6, delete)
+    assert sent not in admin.answers
+    topic = MetadataRequest.MetadataRequestTopic
+    request = MetadataRequest(topics=[topic(name="wide")], allow_auto_topic_creation=False)
+    answer = other.call(ApiKey.METADATA, 12, request)
+    assert codes(answer, "topics") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    again = create(other, ("wide", 1))
+    other.wait(again)
+    assert codes(other.answers[again], "topics") == [ErrorCode.REASSIGNMENT_IN_PROGRESS]
+    assert sent not in admin.answers
+    admin.wait(sent)
+    assert codes(admin.answers[sent], "responses") == [0]
+    machine.scheduler.run_for(1_000)
+    assert not [name for name in machine.disk.list(DATA_DIRECTORY) if name.startswith("wide-")]
+    anew = create(other, ("wide", 1))
+    other.wait(anew)
+    assert codes(other.answers[anew], "topics") == [0]

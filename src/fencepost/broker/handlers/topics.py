@@ -168,13 +168,14 @@ def _partition_count(node: "Node", wanted: _Creatable) -> int:
     return node.config.num_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
 
-def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if call.version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         wanted = [(name, NO_TOPIC_ID) for name in request.topic_names]
     response = DeleteTopicsResponse()
     for name, topic_id in wanted:
+        yield None
         result = _DeleteResult(name=name, topic_id=topic_id)
         response.responses.append(result)
         try:
@@ -194,7 +195,7 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Del
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             result.name, result.topic_id = topic.name, topic.topic_id
             node.check_not_in_the_making(topic.name)
-            node.delete_topic(topic.name)
+            yield from node.delete_topic_in_steps(topic.name)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     return response
