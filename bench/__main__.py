@@ -15,6 +15,7 @@ from bench import (
     lifecycle,
     load,
     machine,
+    neighbours,
     report,
     requests,
     scale,
@@ -38,6 +39,7 @@ SLOW_PYTHON = (
 def all_experiments() -> list[Experiment]:
     rows = [*lifecycle.experiments(), *requests.experiments(), *throughput.experiments()]
     rows += [*transactions.experiments(), *scale.experiments(), *transaction_growth.experiments()]
+    rows += neighbours.experiments()
     return rows + dashboard.experiments() + spark.experiments()
 
 

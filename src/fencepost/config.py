@@ -332,14 +332,15 @@ class BrokerConfig(SecurityConfig):
     )
     response_buffer_max_bytes: int = setting(
         "int",
-        1_048_576,
+        262_144,
         "Fencepost: unread answers of a connection before its next request waits for it to read.",
         minimum=1024,
     )
     response_buffers_max_bytes: int = setting(
         "long",
-        1_073_741_824,
-        "Fencepost: unread answers of all such connections; beyond, the one that waits longest is cut off.",
+        268_435_456,
+        "Fencepost: unread answers of all such connections. Fetches get less as it fills; beyond, the connection that "
+        "waits longest is cut off.",
         minimum=1_048_576,
     )
     response_stall_timeout_ms: int = setting(
@@ -351,11 +352,24 @@ class BrokerConfig(SecurityConfig):
     parked_requests_max: int = setting(
         "int", 50_000, "Fencepost: requests of all connections that may wait at one time.", minimum=1
     )
+    request_elements_max: int = setting(
+        "int",
+        50_000,
+        "Fencepost: entries of all arrays, and tagged fields, of one request.",
+        minimum=1_000,
+    )
     receive_buffers_max_bytes: int = setting(
         "long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576
     )
     decompressed_batch_max_bytes: int = setting(
         "int", 67_108_864, "Fencepost: what one compressed batch may unpack to.", minimum=1024
+    )
+    opened_records_max: int = setting(
+        "int",
+        200_000,
+        "Fencepost: records of one Produce request that are read before they are appended, because a topic is "
+        "compacted or keeps another codec. Their batches together may unpack to decompressed.batch.max.bytes.",
+        minimum=1,
     )
     open_files_max: int = setting(
         "int",

@@ -6,9 +6,10 @@ faults). Nothing in the core may reach around them.
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -17,6 +18,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back. Every time-out is measured with this."""
+
+    def work_ns(self) -> int:
+        """Nanoseconds that never go back, to see how long a piece of work takes. Simulated, every look takes some."""
 
 
 class Timer(Protocol):
@@ -115,6 +119,13 @@ class Disk(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
+
+
+class Workers(Protocol):
+    """Helper threads, for long work that lets the interpreter go on: compressing and decompressing."""
+
+    def run(self, function: Callable[[], T], done: Callable[[T | Exception], None], /) -> None:
+        """Then call back on the event loop with what it returned or raised."""
 
 
 class Syncable(Protocol):

@@ -34,6 +34,8 @@ SECONDS = {
     # Compiles the kernels where they were never used, for all files that come after.
     "tests/unit/wire/test_arrow_records.py": 60,
     "tests/durability/test_power_cut.py": 40,
+    "tests/hostile/test_costs.py": 50,
+    "tests/unit/broker/test_opened_batches.py": 12,
     "tests/interop/test_clients.py": 40,
     "tests/inspect/test_dump.py": 40,
     "tests/dashboard": 40,

@@ -1,6 +1,6 @@
 """Compaction in the background: one pass at a time, a short step between requests, syncs off the event loop."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from fencepost.broker.events import CompactionFailed, PartitionCompacted
@@ -41,12 +41,15 @@ class Cleaning:
             self._pass = None
         self._cleaner = None
 
-    def forget(self, log: PartitionLog) -> None:
-        """A log is about to be retired: the pass over it, if there is one, ends here."""
-        if self._target is not None and self._target.log is log:
+    def forget(self, logs: Sequence[PartitionLog]) -> None:
+        """Logs are retired: the pass over one of them, if there is one, ends here."""
+        if self._target is not None and self._target.log in logs:
             self._finish(look_again=False)
         if self._cleaner is not None:
-            self._cleaner.forget(log.topic, log.partition)
+            try:
+                self._cleaner.forget([(log.topic, log.partition) for log in logs])
+            except OSError as error:
+                self._node.disk_refusal(error)
 
     def _look_later(self) -> None:
         self._timer = self._node.scheduler.call_later(self._node.config.log_cleaner_backoff_ms, self._look)

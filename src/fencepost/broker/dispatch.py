@@ -1,32 +1,69 @@
-"""API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection."""
+"""API key -> handler: reads a request's header and body, calls its handler, and queues the answer on the connection.
+
+A large request is read, and its answer written, in slices (`slices.py`), and a handler may return a generator, to be
+run in slices. Meanwhile the connection's next request waits.
+"""
 
 import struct
 import traceback
 from collections.abc import Callable
+from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Connection, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
+from fencepost.broker.slices import Steps
+from fencepost.broker.splitting import serve_in_parts, split_of
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
-from fencepost.wire.codec import prefix_decoder
+from fencepost.wire.codec import decode_in_steps, prefix_decoder
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from fencepost.wire.framing import read_known_header, read_request_header
+from fencepost.wire.framing import read_known_header, read_request_header, response_frame_in_steps
 from fencepost.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-# More than any client asks of a full broker at once; each costs some microseconds of everybody's time.
-REQUEST_ELEMENTS_MAX = 100_000
+# A larger request is read in slices. Of a Produce most bytes are records, which stay closed here: it is one with many
+# entries, topics and partitions together.
+LARGE_REQUEST_BYTES = 8_192
+LARGE_PRODUCE_ENTRIES = 250
+# Of a stranger's request: whatever one may ask before it has said who it is fits.
+STRANGERS_ELEMENTS_MAX = 1_000
 # Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
 TRAILING_SOFTWARE_MAX = 100
 _API = struct.Struct(">HH")
+# What these have begun is dropped when the client is gone; anything else is carried out.
+_READING = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
 
 
 class Handler(NamedTuple):
     function: "Callable[[Node, Call, Any], Any]"
-    """Returns the response message, a Promise of it, or None where the request wants no answer."""
+    """Returns the response message, a Promise of it, a generator that returns one of these in the end, or None where
+    the request wants no answer."""
     pipelined: bool = False
     """The handler has passed its append point when it returns: the connection's next request may start."""
 
@@ -38,21 +75,29 @@ class _Route(NamedTuple):
     pipelined: bool
     has_header_tags: bool
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    bytes_max: int
+    """A larger one is read in slices, and so is one with more entries than the next."""
+    elements_max: int
 
 
 class Dispatcher:
     def __init__(self, node: "Node", handlers: dict[ApiKey, Handler]) -> None:
         assert handlers.keys() == API_VERSIONS.keys(), "advertised and handled APIs differ"
         self._node = node
+        self._slices = node.slices
+        self._elements_max = node.config.request_elements_max
         self._handlers = {int(key): handler for key, handler in handlers.items()}
         self._routes: dict[tuple[int, int], _Route] = {}
         self.calls = dict.fromkeys(self._handlers, 0)
         self.calls_with_trailing_bytes = dict.fromkeys(self._handlers, 0)
+        self._large_bytes = 0
+        """Of large requests that are being served."""
         self._trailing_software: set[str] = set()
         """Whose trailing bytes have been reported."""
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
+        node = self._node
         if connection.guard is not None and connection.guard.takes(frame):
             return
         if len(frame) < 8:
@@ -63,19 +108,30 @@ class Dispatcher:
         if route is None:
             self._unsupported(connection, frame, api_key, version)
             return
-        function, pipelined, has_header_tags, decode = route
+        function, pipelined, has_header_tags, decode, bytes_max, elements_max = route
         try:
             correlation_id, client_id, body = read_known_header(frame, has_header_tags)
-            request, end = decode(frame, body, REQUEST_ELEMENTS_MAX)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
+            return
+        call = Call(connection, api_key, version, correlation_id, client_id)
+        if len(frame) > bytes_max:
+            self._handle_large(call, route, frame, body)
+            return
+        try:
+            request, end = decode(frame, body, elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX)
+        except MalformedMessage as error:
+            if api_key == ApiKey.PRODUCE and len(frame) > LARGE_PRODUCE_ENTRIES:
+                # It may be large rather than malformed: read in slices it is found out.
+                self._handle_large(call, route, frame, body)
+            else:
+                self._malformed(connection, api_key, version, str(error))
             return
         if end != len(frame):
             self._ignore_trailing_bytes(connection, api_key, version, client_id, len(frame) - end)
         self.calls[api_key] += 1
-        call = Call(connection, api_key, version, correlation_id, client_id)
         try:
-            answer = function(self._node, call, request)
+            answer = function(node, call, request)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
@@ -84,10 +140,105 @@ class Dispatcher:
             return
         if type(answer) is Promise:
             connection.park(call, answer, gate=None if pipelined else answer)
+        elif type(answer) is GeneratorType:
+            self._in_slices(call, self._served(call, pipelined, answer))
         elif type(answer) is Staged:
             connection.park(call, answer.answer, gate=answer.appended)
         else:
             connection.answer(call, answer)
+
+    # Large ones
+
+    def _handle_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> None:
+        if self._large_bytes + len(frame) > self._node.config.receive_buffers_max_bytes:
+            call.connection.close("receive.buffers.max.bytes reached by large requests under way")
+            return
+        # Copied, because what arrives next is received where it is.
+        self._in_slices(call, self._served_large(call, route, memoryview(bytearray(frame)), body))
+
+    def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]") -> None:
+        """Answer what the steps return. What they raise ends the connection."""
+        connection = call.connection
+        appended: Promise[None] = Promise()
+        reply: Promise[Any] = Promise()
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, MalformedMessage):
+                self._malformed(connection, call.api_key, call.version, str(error))
+            else:
+                self.failed(call, error)
+
+        def served(answer: Promise[Any] | Staged) -> None:
+            if type(answer) is Staged:
+                answer.answer.then(reply.resolve)
+                answer.appended.then(appended.resolve)
+            else:
+                assert type(answer) is Promise
+                answer.then(reply.resolve)
+                answer.then(lambda _: appended.resolve(None))
+
+        is_wanted = (lambda: not connection.is_closed) if call.api_key in _READING else None
+        try:
+            result = self._slices.run(steps, failed, is_wanted)
+        except Exception as error:
+            failed(error)
+            return
+        result.then(served)
+        connection.park(call, reply, gate=appended)
+
+    def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
+        self._large_bytes += len(frame)
+        try:
+            return (yield from self._read_and_served(call, route, frame, body))
+        finally:
+            self._large_bytes -= len(frame)
+
+    def _read_and_served(
+        self, call: Call, route: _Route, frame: memoryview, body: int
+    ) -> "Steps[Promise[Any] | Staged]":
+        name = f"{ApiKey(call.api_key).camel_name}Request"
+        connection = call.connection
+        elements_max = self._elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX
+        request, end = yield from decode_in_steps(name, call.version, frame, body, elements_max)
+        if end != len(frame):
+            self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
+        self.calls[call.api_key] += 1
+        yield None
+        split = split_of(call.api_key, request)
+        answer: Any
+        if split is None:
+            answer = route.function(self._node, call, request)
+        else:
+            answer = yield from serve_in_parts(split, request, partial(route.function, self._node, call))
+        return (yield from self._served(call, route.pipelined, answer))
+
+    def _served(self, call: Call, pipelined: bool, answer: Any) -> "Steps[Promise[Any] | Staged]":
+        """What the handler gave, its message encoded in slices."""
+        if type(answer) is GeneratorType:
+            answer = yield from answer
+        if type(answer) is Staged:
+            return Staged(answer.appended, self._encoded_later(call, answer.answer))
+        if type(answer) is Promise:
+            later = self._encoded_later(call, answer)
+            return Staged(Promise.resolved(None), later) if pipelined else later
+        return Promise.resolved((yield from self._encoded(call, answer)))
+
+    def _encoded_later(self, call: Call, answer: Promise[Any]) -> Promise[Any]:
+        encoded: Promise[Any] = Promise()
+
+        def answered(message: Any) -> None:
+            try:
+                self._slices.run(self._encoded(call, message), partial(self.failed, call)).then(encoded.resolve)
+            except Exception as error:
+                self.failed(call, error)
+
+        answer.then(answered)
+        return encoded
+
+    def _encoded(self, call: Call, message: Any) -> "Steps[Any]":
+        if message is None or type(message) is list:
+            return message
+        return (yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message))
 
     def _find_route(self, api_key: int, version: int) -> _Route | None:
         """Made when a version is first asked for; None for what this broker does not speak."""
@@ -99,7 +250,10 @@ class Dispatcher:
         if not low <= version <= high:
             return None
         decode = prefix_decoder(f"{key.camel_name}Request", version)
-        route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode)
+        limits = (LARGE_REQUEST_BYTES, self._elements_max)
+        if key is ApiKey.PRODUCE:
+            limits = (self._node.config.socket_request_max_bytes, LARGE_PRODUCE_ENTRIES)
+        route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode, *limits)
         self._routes[api_key, version] = route
         return route
 

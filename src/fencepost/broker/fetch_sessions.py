@@ -7,12 +7,14 @@ served, those that returned data last go to the end.
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from fencepost.broker.slices import Steps, finished
 from fencepost.ports import Randomness
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import FetchRequest
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
+TOPIC_ID_VERSION = 13
 EPOCH_MAX = 2**31 - 1
 # Of all sessions together; a session may be small to ask for and large to keep.
 SESSION_PARTITIONS_MAX = 250_000
@@ -62,10 +64,15 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def resolve(self, request: FetchRequest, version: int) -> FetchSession:
-        """The session that a request belongs to (id 0: none), with its partitions brought up to date."""
-        uses_topic_ids = version >= 13
-        wanted = _wanted(request, uses_topic_ids)
+    def resolve(
+        self, request: FetchRequest, version: int, wanted: list[tuple[Key, Wanted]] | None = None
+    ) -> FetchSession:
+        """The session that a request belongs to (id 0: none), with its partitions brought up to date.
+
+        `wanted` is what `wanted_of` makes of the request, from whoever has done that already."""
+        uses_topic_ids = version >= TOPIC_ID_VERSION
+        if wanted is None:
+            wanted = finished(wanted_of(request, version))
         epoch, session_id = request.session_epoch, request.session_id
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._forget(session_id)
@@ -123,20 +130,16 @@ class FetchSessions:
             self.partition_total -= len(session.partitions)
 
 
-def _wanted(request: FetchRequest, uses_topic_ids: bool) -> list[tuple[Key, Wanted]]:
-    return [
-        (
-            (topic.topic_id if uses_topic_ids else topic.topic, one.partition),
-            Wanted(
-                topic.topic,
-                topic.topic_id,
-                one.partition,
-                one.fetch_offset,
-                one.partition_max_bytes,
-                one.current_leader_epoch,
-                one.last_fetched_epoch,
-            ),
-        )
-        for topic in request.topics
-        for one in topic.partitions
-    ]
+def wanted_of(request: FetchRequest, version: int) -> Steps[list[tuple[Key, Wanted]]]:
+    uses_topic_ids = version >= TOPIC_ID_VERSION
+    wanted: list[tuple[Key, Wanted]] = []
+    for topic in request.topics:
+        name, topic_id = topic.topic, topic.topic_id
+        key = topic_id if uses_topic_ids else name
+        for one in topic.partitions:
+            if len(wanted) & 63 == 63:
+                yield None
+            index = one.partition
+            limits = (one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch)
+            wanted.append(((key, index), Wanted(name, topic_id, index, *limits)))
+    return wanted

@@ -3,6 +3,7 @@
 The shell (or the simulation) makes a Node, calls `start`, hands it connections and requests, and calls `stop`.
 """
 
+import contextlib
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from fencepost.broker import guards, handlers
 from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
-from fencepost.broker.connection import Connection
+from fencepost.broker.connection import Call, Connection
 from fencepost.broker.dispatch import Dispatcher
 from fencepost.broker.durability import GroupCommit, PageCache, Syncing
 from fencepost.broker.events import (
@@ -34,6 +35,7 @@ from fencepost.broker.partition import Durability, Partition
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
+from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
@@ -49,7 +51,7 @@ from fencepost.config import (
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.side_files import CorruptSideFile
-from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler
+from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler, Workers
 from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
 from fencepost.wire.acls import AclBinding
@@ -57,6 +59,9 @@ from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 DAMAGE_TOLD_MAX = 1_000
+# One answer gets at most such a share of the memory that is left for answers, and at least so much.
+ANSWER_SHARE = 16
+ANSWER_BYTES_MIN = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Ports:
     disk: Disk
     flusher: Flusher
     randomness: Randomness
+    workers: Workers
 
 
 class Node:
@@ -74,6 +80,7 @@ class Node:
         self.scheduler = ports.scheduler
         self.randomness = ports.randomness
         self.disk = ports.disk
+        self.workers = ports.workers
         self.data_directory = data_directory
         self.start_settings = dict(start_settings)
         self.config: BrokerConfig = broker_config(self.start_settings)
@@ -94,9 +101,14 @@ class Node:
         self.partitions: dict[str, list[Partition]] = {}
         self._partitions_by_id: dict[bytes, list[Partition]] = {}
         self.partition_total = 0
+        self._in_the_making: dict[str, int] = {}
+        """Topics whose partitions are being created, and how many of them."""
         self.cluster_id = ""
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
         self.parked_requests = 0
+        self.unread_bytes = 0
+        """Of answers that wait for their readers, as far as whoever has the sockets counts them."""
+        self.slices = Slices(ports.scheduler, ports.clock)
         self.causes = CauseJournal(
             ports.disk, data_directory, ports.clock, self.config.transaction_cause_journal_max_bytes
         )
@@ -180,6 +192,7 @@ class Node:
 
     def quiesce(self) -> None:
         """Stop everything that runs by itself."""
+        self.slices.stop()
         self.housekeeping.stop()
         self.cleaning.stop()
         self.groups.stop()
@@ -224,6 +237,10 @@ class Node:
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self._dispatcher.handle(connection, frame)
 
+    def handler_failed(self, call: Call, error: Exception) -> None:
+        """What was left of a request, to be done later, failed."""
+        self._dispatcher.failed(call, error)
+
     @property
     def calls(self) -> Mapping[int, int]:
         """Requests handled, by API key."""
@@ -244,6 +261,11 @@ class Node:
     def may_park(self) -> bool:
         """Whether one more request may wait; otherwise it is answered with what there is."""
         return self.parked_requests < self.config.parked_requests_max
+
+    def answer_max_bytes(self) -> int:
+        """What one fetch may return now: less the more others leave unread, so that there is room for all of them."""
+        left = self.config.response_buffers_max_bytes - self.unread_bytes
+        return min(self.config.fetch_max_bytes, max(left // ANSWER_SHARE, ANSWER_BYTES_MIN))
 
     # Partitions
 
@@ -281,8 +303,14 @@ class Node:
         self, name: str, partition_count: int, overrides: dict[str, str], *, automatically: bool = False
     ) -> Topic:
         """Make a topic that has passed all checks."""
+        return finished(self.create_topic_in_steps(name, partition_count, overrides, automatically=automatically))
+
+    def create_topic_in_steps(
+        self, name: str, partition_count: int, overrides: dict[str, str], *, automatically: bool = False
+    ) -> Steps[Topic]:
+        """The same, with others served between one partition and the next; until the last is there nobody sees any."""
         draft = self.metadata.draft_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
-        logs = self._create_logs(draft, range(partition_count))
+        logs = yield from self._create_logs(draft, range(partition_count))
         try:
             topic = self.metadata.add_topic(draft)
         except KafkaError:
@@ -292,10 +320,17 @@ class Node:
         self.events.emit(TopicCreated(name, partition_count, automatically))
         return topic
 
+    def check_not_in_the_making(self, name: str) -> None:
+        """Nothing else happens to a topic while its partitions are made: they are directories of that name."""
+        if name in self._in_the_making:
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Partitions of topic '{name}' are being created.")
+
     def create_topic_automatically(self, name: str) -> Topic:
         if name in INTERNAL_TOPICS:
             return self.create_internal_topic(name)
         check_topic_name(name)
+        if name in self._in_the_making:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         if colliding_name(name, self.metadata.topics) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         self.check_room_for(self.config.num_partitions)
@@ -303,14 +338,18 @@ class Node:
 
     def create_internal_topic(self, name: str) -> Topic:
         """Internal topics on one node have one replica without being asked."""
+        self.check_not_in_the_making(name)
         partition_count, overrides = internal_topic_settings(name, self.config)
         topic = self.create_topic(name, partition_count, overrides, automatically=True)
         (self.groups if name == OFFSETS_TOPIC else self.transactions).topic_created()
         return topic
 
     def add_partitions(self, name: str, partition_count: int) -> None:
+        finished(self.add_partitions_in_steps(name, partition_count))
+
+    def add_partitions_in_steps(self, name: str, partition_count: int) -> Steps[None]:
         topic = self.metadata.topics[name]
-        logs = self._create_logs(topic, range(topic.partition_count, partition_count))
+        logs = yield from self._create_logs(topic, range(topic.partition_count, partition_count))
         try:
             self.metadata.set_partition_count(name, partition_count)
         except KafkaError:
@@ -319,6 +358,10 @@ class Node:
         self._register(topic, logs)
 
     def delete_topic(self, name: str) -> None:
+        finished(self.delete_topic_in_steps(name))
+
+    def delete_topic_in_steps(self, name: str) -> Steps[None]:
+        """Gone at once for everybody; its directories follow, with others served between one and the next."""
         topic = self.metadata.topics[name]
         self.metadata.delete_topic(name)
         partitions = self.partitions.pop(name)
@@ -327,18 +370,34 @@ class Node:
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition in partitions:
             partition.fail(gone)
-            self.cleaning.forget(partition.log)
-            try:
-                path = self.storage.delete_log(partition.log)
-            except FileNotFoundError:
-                continue  # it was missing, and so it was offline
-            self.scheduler.call_soon(lambda path=path: self.disk.remove_tree(path))  # type: ignore[misc]
+            partition.log.retire()
+        self.cleaning.forget([partition.log for partition in partitions])
         self.groups.topic_deleted(name)
         self.transactions.topic_deleted(name)
         self.events.emit(TopicDeleted(name))
+        self._in_the_making[name] = 0
+        paths: list[str] = []
+        try:
+            for partition in partitions:
+                with contextlib.suppress(FileNotFoundError):  # it was missing, and so it was offline
+                    paths.append(self.storage.delete_log(partition.log))
+                yield None
+        finally:
+            del self._in_the_making[name]
+        self.slices.run(self._remove_trees(paths), self._not_removed, starts_at_once=False)
+
+    def _remove_trees(self, paths: list[str]) -> Steps[None]:
+        for path in paths:
+            self.disk.remove_tree(path)
+            yield None
+
+    def _not_removed(self, error: Exception) -> None:
+        """They are called deleted: the next start removes them."""
+        self.events.emit(StorageFailed(self.data_directory, str(error)))
 
     def check_room_for(self, partition_count: int) -> None:
-        if self.partition_total + partition_count > self.config.max_partitions_per_broker:
+        in_the_making = sum(self._in_the_making.values())
+        if self.partition_total + in_the_making + partition_count > self.config.max_partitions_per_broker:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{partition_count} more partitions would exceed "
@@ -408,19 +467,25 @@ class Node:
             if not partition.log.is_usable:
                 partition.fail(partition.log.refusal())
 
-    def _create_logs(self, topic: Topic, indexes: range) -> list[PartitionLog]:
+    def _create_logs(self, topic: Topic, indexes: range) -> Steps[list[PartitionLog]]:
         """The files come before the journal says that they exist, so that a full disk leaves no half-made topic."""
         if self.storage_failure is not None:
             raise self.disk_refusal(self.storage_failure)
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
         logs: list[PartitionLog] = []
+        self._in_the_making[topic.name] = len(indexes)
         try:
             for index in indexes:
                 logs.append(self.storage.create_log(topic, index, config, now_ms))
+                yield None
         except OSError as error:
             self._discard_logs(logs)
             raise self.disk_refusal(error) from error
+        finally:
+            del self._in_the_making[topic.name]
+        if self.storage_failure is not None:
+            raise self.disk_refusal(self.storage_failure)
         return logs
 
     def _discard_logs(self, logs: list[PartitionLog]) -> None:

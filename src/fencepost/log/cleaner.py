@@ -204,10 +204,13 @@ class LogCleaner:
             self._clean_offsets[log.topic, log.partition] = offset
             self._write_checkpoint()
 
-    def forget(self, topic: str, partition: int) -> None:
-        """A partition was deleted."""
-        self.uncleanable.pop((topic, partition), None)
-        if self._clean_offsets.pop((topic, partition), None) is not None:
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions were deleted."""
+        was_known = False
+        for partition in partitions:
+            self.uncleanable.pop(partition, None)
+            was_known |= self._clean_offsets.pop(partition, None) is not None
+        if was_known:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:

@@ -6,7 +6,8 @@ their own. Not checked, where Kafka does: the records of any other batch, so a p
 out by its readers.
 """
 
-from typing import NoReturn
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn
 
 from fencepost.config import TopicConfig
 from fencepost.log.producers import Origin
@@ -27,15 +28,17 @@ from fencepost.wire.batch import (
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import (
-    PRODUCED_RECORDS_MAX,
+    RECORD_ERRORS_MAX,
     InvalidRecords,
     check_records,
+    check_records_in_steps,
     payload_of,
     read_records,
     rebuild_batch,
 )
 
 _LEGACY_LENGTH_MIN = 14
+LISTED_RECORDS_BYTES_MAX = 262_144
 
 
 class NotOneBatch(KafkaError):
@@ -145,14 +148,77 @@ def check_timestamps(
         return None
 
     if problem(header.base_timestamp) or problem(header.max_timestamp):
-        if header.record_count > PRODUCED_RECORDS_MAX:
+        # Which records they are is told of small batches: nobody else is served while they are read.
+        if header.record_count > RECORD_ERRORS_MAX:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp")
-        records = enumerate(read_records(batch, decompressed_max_bytes))
+        try:
+            records = enumerate(read_records(batch, min(decompressed_max_bytes, LISTED_RECORDS_BYTES_MAX)))
+        except KafkaError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp") from None
         raise InvalidRecords(
             ErrorCode.INVALID_TIMESTAMP,
             "One or more records have been rejected due to invalid timestamp",
             [(index, why) for index, record in records if (why := problem(record.timestamp))],
         )
+
+
+class OpenedHeader(BatchHeader):
+    """Of a batch whose records have been checked and converted already, as these settings of its topic ask."""
+
+    config: TopicConfig
+
+
+Offload = Callable[[Callable[[], Any]], Generator[Any, None, Any]]
+"""Does something in a helper thread; raises what it raises."""
+
+
+def opens_records(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether the records of a client's batch have to be read before it is appended."""
+    codec, wanted, keys_required = _asked(header, config)
+    return keys_required or wanted != codec
+
+
+def open_in_steps(
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    now_ms: int,
+    max_bytes: int,
+    max_records: int,
+    offload: Offload,
+) -> Generator[Any, None, tuple[memoryview, BatchHeader, int]]:
+    """What is long of `open_batch`, done before the append: yields where it can be interrupted. The batch as its topic
+    keeps it, and to how many bytes it unpacked, at most `max_bytes`; it may have `max_records`.
+
+    A batch that is to be refused for anything but its records comes back as it is: the append says why. Raises
+    KafkaError.
+    """
+    codec, wanted, keys_required = _asked(header, config)
+    if header.size_bytes != len(batch) or header.magic != CURRENT_MAGIC or codec > Codec.ZSTD or header.is_control:
+        return batch, header, 0
+    if not verify_crc(batch, 0, header):
+        return batch, header, 0
+    check_timestamps(batch, header, now_ms, config, max_bytes)
+    payload: bytes = yield from offload(lambda: payload_of(batch, header, max_bytes))
+    yield from check_records_in_steps(payload, header, keys_required=keys_required, max_records=max_records)
+    opened = header
+    if wanted != codec:
+        attributes = (header.attributes & ~COMPRESSION_MASK) | wanted
+        rebuilt = yield from offload(lambda: rebuild_batch(header, payload, attributes, level=_level(config, wanted)))
+        batch = memoryview(rebuilt)
+        opened = read_header(batch)
+    known = OpenedHeader._make(opened)
+    known.config = config
+    return batch, known, len(payload)
+
+
+def _asked(header: BatchHeader, config: TopicConfig) -> tuple[int, int, bool]:
+    """The batch's codec, the codec its topic keeps, and whether each record must have a key."""
+    codec = header.attributes & COMPRESSION_MASK
+    wanted = codec if config.compression_type == "producer" else CODEC_OF_COMPRESSION_TYPE[config.compression_type]
+    return codec, wanted, config.is_compacted and not header.is_control
 
 
 def open_batch(
@@ -164,10 +230,10 @@ def open_batch(
     decompressed_max_bytes: int,
 ) -> tuple[memoryview, BatchHeader]:
     """The batch as this topic keeps it: keys checked, codec converted, stamped with the log's time."""
-    codec = header.attributes & COMPRESSION_MASK
-    wanted = codec if config.compression_type == "producer" else CODEC_OF_COMPRESSION_TYPE[config.compression_type]
-    keys_required = config.is_compacted and origin is Origin.CLIENT and not header.is_control
-    if origin is Origin.CLIENT and (keys_required or wanted != codec):
+    codec, wanted, keys_required = _asked(header, config)
+    if type(header) is OpenedHeader and header.config is config:
+        header = BatchHeader._make(header)
+    elif origin is Origin.CLIENT and (keys_required or wanted != codec):
         payload = payload_of(batch, header, decompressed_max_bytes)
         check_records(payload, header, keys_required=keys_required)
         if wanted != codec:

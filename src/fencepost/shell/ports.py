@@ -16,6 +16,9 @@ class RealClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def work_ns(self) -> int:
+        return time.perf_counter_ns()
+
 
 class RealScheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:

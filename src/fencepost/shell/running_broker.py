@@ -23,6 +23,7 @@ from fencepost.shell.key_watch import KeyWatch
 from fencepost.shell.ports import RealClock, RealRandomness, RealScheduler
 from fencepost.shell.server import Connections, connection_limits, listen
 from fencepost.shell.turns import Turns
+from fencepost.shell.workers import ThreadedWorkers
 from fencepost.wire.scram import FirstUser, credential_of, salted_password
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class RunningBroker:
         make_private(str(self._data))
         disk = RealDisk(shares.files)
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
-        ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness())
+        self._workers = ThreadedWorkers(loop)
+        ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness(), self._workers)
         self.node = Node(ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts))
         if self.on_events is not None:
             self.node.events.subscribe(self.on_events)
@@ -172,6 +174,7 @@ class RunningBroker:
     async def stop(self) -> None:
         """Answer no more, write everything, leave nothing to recover."""
         await self._disconnect()
+        self._workers.close()
         self.node.quiesce()
         # Every sync under way is heard to its end: one that failed leaves something to recover.
         idle = asyncio.Event()
@@ -188,6 +191,7 @@ class RunningBroker:
             server.close()
         self.connections.abort_all()
         await self._key_watch.stop()
+        self._workers.close()
         self._flusher.close()
         self._unlock()
 

@@ -130,15 +130,22 @@ class Connections:
         return True
 
     def fell_behind(self, protocol: "BrokerProtocol", unread_bytes: int) -> None:
-        self._unread[protocol] = unread_bytes
-        while sum(self._unread.values()) > self.node.config.response_buffers_max_bytes:
+        self._note_unread(protocol, unread_bytes)
+        while self.node.unread_bytes > self.node.config.response_buffers_max_bytes:
             slowest = next(iter(self._unread))
-            del self._unread[slowest]
+            self._note_unread(slowest, 0)
             # Not at once: this is called while its socket is being written to.
             self.loop.call_soon(slowest.drop, "response.buffers.max.bytes reached, and this reader waits longest")
 
     def caught_up(self, protocol: "BrokerProtocol") -> None:
-        self._unread.pop(protocol, None)
+        self._note_unread(protocol, 0)
+
+    def _note_unread(self, protocol: "BrokerProtocol", unread_bytes: int) -> None:
+        self.node.unread_bytes += unread_bytes - self._unread.get(protocol, 0)
+        if unread_bytes:
+            self._unread[protocol] = unread_bytes
+        else:
+            self._unread.pop(protocol, None)
 
     def _has_room_for(self, extra_bytes: int) -> bool:
         return self.receiving_bytes + extra_bytes <= self.node.config.receive_buffers_max_bytes

@@ -2,17 +2,24 @@
 
 # Any fixed instant will do; records need timestamps that look like ones.
 START_WALL_MS = 1_700_000_000_000
+# Work takes no virtual time, but is interrupted after so many looks at the clock as a slice has room for.
+LOOK_NS = 5_000
 
 
 class VirtualClock:
     def __init__(self, wall_ms: int = START_WALL_MS) -> None:
         self._monotonic_ms = 0
+        self._looks = 0
         self._wall_lead_ms = wall_ms
         self._drift_ppm = 0
         self._drift_since_ms = 0
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
+
+    def work_ns(self) -> int:
+        self._looks += 1
+        return self._looks * LOOK_NS
 
     def wall_ms(self) -> int:
         drifted = (self._monotonic_ms - self._drift_since_ms) * self._drift_ppm // 1_000_000

@@ -17,6 +17,7 @@ from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.flusher import SYNC_MS, SimulatedFlusher
 from fencepost.simulation.scheduler import ProcessScheduler, SimulatedScheduler
+from fencepost.simulation.workers import SimulatedWorkers
 from fencepost.wire.catalog import ApiKey, response_class
 from fencepost.wire.framing import read_response, request_frame
 
@@ -73,7 +74,8 @@ class SimulatedNode:
         assert self._process is None, "it runs already"
         process = self._process = ProcessScheduler(self.scheduler)
         self.flusher = SimulatedFlusher(process, self.source, self.sync_ms)
-        ports = Ports(self.clock, process, self.disk, self.flusher, SeededRandomness(self.source))
+        workers = SimulatedWorkers(process)
+        ports = Ports(self.clock, process, self.disk, self.flusher, SeededRandomness(self.source), workers)
         self.node = Node(ports, DATA_DIRECTORY, self.settings)
         self.node.set_endpoint(LISTENER, "broker", 9092)
         self.watch(self.node)

@@ -1,12 +1,12 @@
 """Bytes <-> messages: readers and writers compiled from the schemas, per message and version, on first use.
 
 Bounded: a length is compared with the bytes that are left before anything is allocated, unknown tagged fields are
-skipped, and the number of array elements of one message is limited. Any input that does not fit its schema raises
-MalformedMessage, nothing else.
+skipped, and the number of array elements and tagged fields of one message is limited. Any input that does not fit its
+schema raises MalformedMessage, nothing else.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,6 +21,8 @@ M = TypeVar("M")
 MESSAGE_ELEMENTS_MAX = 1_000_000
 # Parts of an encoded message at least this large are passed on uncopied.
 PART_BYTES_MIN = 4096
+# Of a message that is encoded in steps so many pieces are joined at a time.
+PIECES_MAX = 1024
 
 
 @cache
@@ -31,6 +33,26 @@ def decoder(name: str, version: int) -> Callable[[Buffer, int, int, list[int]], 
 @cache
 def encoder(name: str, version: int) -> Callable[[Any, Callable[[Buffer], None]], None]:
     return EncoderCompiler(name, version).compile()
+
+
+@cache
+def decoder_in_steps(name: str, version: int) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
+    return DecoderCompiler(name, version, in_steps=True).compile()  # type: ignore[return-value]
+
+
+@cache
+def encoder_in_steps(name: str, version: int) -> Callable[[Any, Callable[[Buffer], None]], Generator[None, None, None]]:
+    return EncoderCompiler(name, version, in_steps=True).compile()  # type: ignore[return-value]
+
+
+def decode_in_steps(
+    name: str, version: int, view: memoryview, offset: int, elements_max: int
+) -> Generator[None, None, tuple[Any, int]]:
+    """As a prefix decoder does, for a message that may be large: yields where it can be interrupted."""
+    try:
+        return (yield from decoder_in_steps(name, version)(view, offset, len(view), [elements_max]))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"{name} v{version}: {error}") from None
 
 
 @cache
@@ -78,6 +100,18 @@ def encode_parts(message: Any, version: int) -> list[Buffer]:
     pieces: list[Buffer] = []
     encode_into(message, version, pieces.append)
     return join_small(pieces)
+
+
+def encode_parts_in_steps(message: Any, version: int) -> Generator[None, None, list[Buffer]]:
+    """The same for a message that may be large: yields where it can be interrupted."""
+    parts: list[Buffer] = []
+    pieces: list[Buffer] = []
+    for _ in encoder_in_steps(message.schema_name, version)(message, pieces.append):
+        if len(pieces) >= PIECES_MAX:
+            parts += join_small(pieces)
+            pieces.clear()
+        yield
+    return parts + join_small(pieces)
 
 
 def join_small(pieces: list[Buffer]) -> list[Buffer]:

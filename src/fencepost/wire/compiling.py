@@ -89,7 +89,8 @@ class SourceWriter:
 class Compiler:
     """What decoders and encoders share: walking the fields of one message at one version."""
 
-    def __init__(self, name: str, version: int) -> None:
+    def __init__(self, name: str, version: int, *, in_steps: bool = False) -> None:
+        """`in_steps`: the functions are generators that yield now and then, for messages that may be large."""
         schema = schema_of(name)
         low, high = schema["valid"]
         if not low <= version <= high:
@@ -97,6 +98,8 @@ class Compiler:
         self.name = name
         self.schema = schema
         self.version = version
+        self.in_steps = in_steps
+        self.calling = "yield from " if in_steps else ""
         self.flexible = schema["flexible"] is not None and version >= schema["flexible"]
         self.writer = SourceWriter()
         self.done: set[str] = set()

@@ -10,6 +10,8 @@ from fencepost.wire.messages import default_of, message_class, snake_case
 
 # As in Kafka, also where the length on the wire could say more.
 STRING_BYTES_MAX = 32_767
+# In steps: so many simple things are read between two yields. A power of two.
+STEP_ELEMENTS = 64
 
 
 _SIMPLE = frozenset({*FIXED, "string", "bytes", "uuid", "records"})
@@ -38,6 +40,8 @@ class DecoderCompiler(Compiler):
         w.scope[f"new_{name}"] = cls.__new__
         w.line(f"def read_{name}(b, p, e, k):")
         w.depth = 1
+        if self.in_steps:
+            w.line("if 0: yield")
         self.fields(name, fields)
         w.line("return o, p")
         w.depth = 0
@@ -123,9 +127,9 @@ class DecoderCompiler(Compiler):
                 null_max = 0 if "tag" in field else -1
                 w.line("n, = unpack('>b', b, p); p += 1")
                 w.line(f"if n <= {null_max}: {target} = None")
-                w.line(f"else: {target}, p = read_{kind}(b, p, e, k)")
+                w.line(f"else: {target}, p = {self.calling}read_{kind}(b, p, e, k)")
             else:
-                w.line(f"{target}, p = read_{kind}(b, p, e, k)")
+                w.line(f"{target}, p = {self.calling}read_{kind}(b, p, e, k)")
 
     def guarded(self, field: dict[str, Any], target: str, write: Callable[[], None]) -> None:
         w = self.writer
@@ -168,6 +172,7 @@ class DecoderCompiler(Compiler):
             # In a tag the names of a tag's own reading are taken.
             self.element(inner, self.struct_fields(inner, field), may_be_in_place="tag" not in field)
         else:
+            self.pause()
             if inner == "uuid":
                 w.line("q = p + 16")
             else:
@@ -181,12 +186,20 @@ class DecoderCompiler(Compiler):
         """One struct of an array. One of simple fields is read in place: there may be many, and a call is dear."""
         body, tagged, _ = self.split(fields)
         if may_be_in_place and all(field["type"] in _SIMPLE for field in body + tagged):
+            self.pause()
             self.variable = "i"
             self.fields(name, fields)
             self.variable = "o"
             self.writer.line("a.append(i)")
         else:
-            self.writer.line(f"v, p = read_{name}(b, p, e, k); a.append(v)")
+            if self.in_steps:
+                self.writer.line("yield")
+            self.writer.line(f"v, p = {self.calling}read_{name}(b, p, e, k); a.append(v)")
+
+    def pause(self) -> None:
+        """At the top of a loop over `_`."""
+        if self.in_steps:
+            self.writer.line(f"if _ & {STEP_ELEMENTS - 1} == {STEP_ELEMENTS - 1}: yield")
 
     def tags(self, tagged: list[dict[str, Any]]) -> None:
         w = self.writer
@@ -194,8 +207,11 @@ class DecoderCompiler(Compiler):
         w.line("if t:")
         w.depth += 1
         w.line("if t > 127: t, p = uv(b, p - 1)")
+        w.line("k[0] -= t")
+        w.line("if k[0] < 0: fail('too many tagged fields')")
         w.line("for _ in range(t):")
         w.depth += 1
+        self.pause()
         w.line("g, p = uv(b, p); s, p = uv(b, p); s += p")
         w.line("if s > e: fail('tagged field longer than the message')")
         for field in tagged:

@@ -13,6 +13,8 @@ from fencepost.wire.messages import default_of, snake_case
 
 # Error messages quote what was sent, and a string of the protocol holds 32,767 bytes.
 ERROR_MESSAGE_CHARACTERS_MAX = 2_000
+# In steps: so many structs of fixed fields are packed between two yields.
+STEP_STRUCTS = 256
 
 
 class PackedStructs:
@@ -52,6 +54,8 @@ class EncoderCompiler(Compiler):
         w = self.writer
         w.line(f"def write_{name}(o, w):")
         w.depth = 1
+        if self.in_steps:
+            w.line("if 0: yield")
         run: list[dict[str, Any]] = []
         for field in body:
             if field["type"] in FIXED:
@@ -100,9 +104,9 @@ class EncoderCompiler(Compiler):
                 self.filled(field, kind, wide)
         elif self.is_nullable(field):
             w.line(f"if {source} is None: w(b'\\xff')")
-            w.line(f"else: w(b'\\x01'); write_{kind}({source}, w)")
+            w.line(f"else: w(b'\\x01'); {self.calling}write_{kind}({source}, w)")
         else:
-            w.line(f"write_{kind}({source}, w)")
+            w.line(f"{self.calling}write_{kind}({source}, w)")
 
     def filled(self, field: dict[str, Any], kind: str, wide: bool) -> None:
         w = self.writer
@@ -125,10 +129,18 @@ class EncoderCompiler(Compiler):
             w.scope["PackedStructs"] = PackedStructs
             w.line(f"if type(v) is PackedStructs: w({'v.with_empty_tags()' if self.flexible else 'v.data'})")
             packed = f"{pack}({', '.join('i.' + name for name in names)})"
-            w.line(f"elif v: w(b''.join([i if type(i) is bytes else {packed} for i in v]))")
+            if self.in_steps:
+                w.line("else:")
+                w.line(f"    for a in range(0, len(v), {STEP_STRUCTS}):")
+                some = f"v[a : a + {STEP_STRUCTS}]"
+                w.line(f"        w(b''.join([i if type(i) is bytes else {packed} for i in {some}])); yield")
+            else:
+                w.line(f"elif v: w(b''.join([i if type(i) is bytes else {packed} for i in v]))")
             return
         w.line("for i in v:")
         w.depth += 1
+        if self.in_steps:
+            w.line("yield")
         if inner == "string":
             w.line("i = i.encode()")
             self.length("len(i)", wide=False)
@@ -139,7 +151,8 @@ class EncoderCompiler(Compiler):
             self.length("len(i)", wide=True)
             w.line("w(i)")
         else:
-            w.line(f"w(i) if type(i) is bytes else write_{inner}(i, w)")
+            w.line("if type(i) is bytes: w(i)")
+            w.line(f"else: {self.calling}write_{inner}(i, w)")
         w.depth -= 1
 
     def whole_struct(self, inner: str, field: dict[str, Any]) -> tuple[str, list[str]] | None:

@@ -1,12 +1,13 @@
 """Request and response headers, and frames with their length in front. The bodies are the codec's."""
 
 import struct
+from collections.abc import Generator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.ports import Buffer
 from fencepost.wire.catalog import ApiKey, is_flexible
-from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, encoder, join_small
+from fencepost.wire.codec import PART_BYTES_MIN, decode, encode_into, encode_parts_in_steps, encoder, join_small
 from fencepost.wire.errors import MalformedMessage
 
 _HEADER = struct.Struct(">hhih")
@@ -14,6 +15,8 @@ _HEADER_BYTES = _HEADER.size
 _PREFIX = struct.Struct(">ii")
 FIXED_HEADER_BYTES = 8
 CLIENT_ID_BYTES_MAX = 4096
+# No client sends any, but one could.
+HEADER_TAGS_MAX = 100
 
 M = TypeVar("M")
 
@@ -57,7 +60,6 @@ def read_known_header(frame: memoryview, flexible: bool) -> tuple[int, str | Non
     elif length != -1:
         raise MalformedMessage("negative length of client id")
     if flexible:
-        # No client sends tags here, but one could.
         end = end + 1 if end < len(frame) and not frame[end] else _skip_tags(frame, end)
     return correlation_id, client_id, end
 
@@ -65,6 +67,8 @@ def read_known_header(frame: memoryview, flexible: bool) -> tuple[int, str | Non
 def _skip_tags(frame: memoryview, position: int) -> int:
     try:
         count, position = _uvarint(frame, position)
+        if count > HEADER_TAGS_MAX:
+            raise MalformedMessage("too many tagged fields in the header")
         for _ in range(count):
             _, position = _uvarint(frame, position)
             size, position = _uvarint(frame, position)
@@ -100,6 +104,16 @@ def response_frame(api_key: int, version: int, correlation_id: int, message: Any
     size = 4 + sum(map(len, pieces))
     pieces[0] = _PREFIX.pack(size, correlation_id)
     return [b"".join(pieces)] if size < PART_BYTES_MIN else join_small(pieces)
+
+
+def response_frame_in_steps(
+    api_key: int, version: int, correlation_id: int, message: Any
+) -> Generator[None, None, list[Buffer]]:
+    """The same for a message that may be large: yields where it can be interrupted."""
+    parts = yield from encode_parts_in_steps(message, version)
+    tags = b"\0" if _has_response_tags(api_key, version) else b""
+    size = 4 + len(tags) + sum(map(len, parts))
+    return [_PREFIX.pack(size, correlation_id) + tags, *parts]
 
 
 def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> list[Buffer]:

@@ -4,7 +4,7 @@ Every length and count in a batch is checked against the bytes that are there be
 header, its CRC and control batches are `wire.batch`; the codecs are `wire.compression`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.ports import Buffer
@@ -32,6 +32,8 @@ _RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key length, value length, header count."""
 _HEADER_ENTRY_BYTES_MIN = 2
 PRODUCED_RECORDS_MAX = 1_000_000
+# So many are checked between two yields.
+_STEP_RECORDS = 128
 """Of one batch that has to be opened: packed records are much smaller than what they are checked with."""
 RECORD_ERRORS_MAX = 1_000
 
@@ -116,14 +118,29 @@ def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
 
 def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
     """Every record's place, deltas and key, values and headers skipped. KafkaError INVALID_RECORD on anything amiss."""
+    _check_count(payload, record_count)
+    spans, position = _scan(payload, record_count, 0, 0)
+    _check_end(payload, record_count, position)
+    return spans
+
+
+def _check_count(payload: bytes, record_count: int) -> None:
+    if record_count < 0 or record_count * _RECORD_BYTES_MIN > len(payload):
+        raise _invalid(f"{record_count} records are declared, {len(payload)} bytes are there")
+
+
+def _check_end(payload: bytes, record_count: int, position: int) -> None:
+    if position != len(payload):
+        raise _invalid(f"{len(payload) - position} bytes follow the last of {record_count} records")
+
+
+def _scan(payload: bytes, record_count: int, position: int, first: int) -> tuple[list[RecordSpan], int]:
+    """So many records from `position` on, which is where record `first` starts; and where the last ends."""
     total = len(payload)
-    if record_count < 0 or record_count * _RECORD_BYTES_MIN > total:
-        raise _invalid(f"{record_count} records are declared, {total} bytes are there")
     spans: list[RecordSpan] = []
     append = spans.append
     # Every broker that compacts or validates spends its time here: varints of one and two bytes are read in place.
     make = tuple.__new__
-    position = 0
     try:
         for _ in range(record_count):
             start = position
@@ -138,7 +155,9 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
                     length, position = _unsigned(payload, position - 2, _VARINT_BITS)
             end = position + (length >> 1)
             if length & 1 or end > total:
-                raise _invalid(f"record {len(spans)} declares more than the {total - position} bytes that are left")
+                raise _invalid(
+                    f"record {first + len(spans)} declares more than the {total - position} bytes that are left"
+                )
             position += 1  # attributes: none are in use
             byte = payload[position]
             position += 1
@@ -171,12 +190,12 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
                     byte, position = _unsigned(payload, position - 2, _VARINT_BITS)
             if byte & 1:
                 if byte != 1:
-                    raise _invalid(f"record {len(spans)} has a negative key length")
+                    raise _invalid(f"record {first + len(spans)} has a negative key length")
                 key = None
             else:
                 key_end = position + (byte >> 1)
                 if key_end > end:
-                    raise _invalid(f"the key of record {len(spans)} is longer than the record")
+                    raise _invalid(f"the key of record {first + len(spans)} is longer than the record")
                 key = payload[position:key_end]
                 position = key_end
             byte = payload[position]
@@ -190,42 +209,61 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
                     byte, position = _unsigned(payload, position - 2, _VARINT_BITS)
             if byte & 1:
                 if byte != 1:
-                    raise _invalid(f"record {len(spans)} has a negative value length")
+                    raise _invalid(f"record {first + len(spans)} has a negative value length")
                 value_start = -1
             else:
                 value_start = position
                 position += byte >> 1
             if position >= end:  # the header count needs a byte
-                raise _invalid(f"the fields of record {len(spans)} are longer than the record")
+                raise _invalid(f"the fields of record {first + len(spans)} are longer than the record")
             append(make(RecordSpan, (start, end, timestamp_delta, offset_delta, key, value_start, position)))
             position = end
     except IndexError:
-        raise _invalid(f"record {len(spans)} is cut off") from None
-    if position != total:
-        raise _invalid(f"{total - position} bytes follow the last of {record_count} records")
-    return spans
+        raise _invalid(f"record {first + len(spans)} is cut off") from None
+    return spans, position
 
 
 def check_records(payload: bytes, header: BatchHeader, *, keys_required: bool) -> RecordsSummary:
     """Check a producer's records through and through: structure, offsets in a row, keys where compaction needs them."""
-    if header.record_count > PRODUCED_RECORDS_MAX and len(payload) > PRODUCED_RECORDS_MAX:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of more than {PRODUCED_RECORDS_MAX} records")
-    spans = scan_records(payload, header.record_count)
+    steps = check_records_in_steps(payload, header, keys_required=keys_required)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+def check_records_in_steps(
+    payload: bytes, header: BatchHeader, *, keys_required: bool, max_records: int = PRODUCED_RECORDS_MAX
+) -> Generator[None, None, RecordsSummary]:
+    """The same for what may be many records: yields where it can be interrupted, and keeps none of them."""
+    record_count = header.record_count
+    _check_count(payload, record_count)
+    if record_count > max_records:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{record_count} records to check where {max_records} are left")
     missing: list[tuple[int, str]] = []
-    for index, span in enumerate(spans):
-        if span.offset_delta != index:
-            raise _invalid(f"record {index} has the relative offset {span.offset_delta}")
-        if keys_required and span.key is None:
-            missing.append((index, "Compacted topic cannot accept message without key."))
-        if span.value_end + 1 != span.end or payload[span.value_end]:
-            _headers(payload, span.value_end, span.end)
+    latest: RecordSpan | None = None
+    position = 0
+    for first in range(0, record_count, _STEP_RECORDS):
+        yield
+        spans, position = _scan(payload, min(_STEP_RECORDS, record_count - first), position, first)
+        for index, span in enumerate(spans, first):
+            if span.offset_delta != index:
+                raise _invalid(f"record {index} has the relative offset {span.offset_delta}")
+            if keys_required and span.key is None and len(missing) < RECORD_ERRORS_MAX:
+                missing.append((index, "Compacted topic cannot accept message without key."))
+            if span.value_end + 1 != span.end or payload[span.value_end]:
+                for _ in _each_header(payload, span.value_end, span.end):
+                    yield
+            if latest is None or span.timestamp_delta > latest.timestamp_delta:
+                latest = span
+    _check_end(payload, record_count, position)
     if missing:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, "One or more records have been rejected", missing)
-    if not spans:
+    if latest is None:
         return RecordsSummary(NO_TIMESTAMP, -1)
     if header.timestamp_type == LOG_APPEND_TIME:
         return RecordsSummary(header.max_timestamp, 0)
-    latest = max(spans, key=_timestamp_delta)
     return RecordsSummary(header.base_timestamp + latest.timestamp_delta, latest.offset_delta)
 
 
@@ -282,7 +320,10 @@ def rebuild_batch(header: BatchHeader, payload: Buffer, attributes: int, *, leve
 
 def _headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
     """The headers between `position` and the end of their record, which they must fill."""
-    headers: list[tuple[str, bytes | None]] = []
+    return tuple(_each_header(payload, position, end))
+
+
+def _each_header(payload: bytes, position: int, end: int) -> Iterator[tuple[str, bytes | None]]:
     try:
         count, position = _signed(payload, position)
         if count < 0 or count * _HEADER_ENTRY_BYTES_MIN > end - position:
@@ -297,15 +338,14 @@ def _headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes 
             if length < -1 or position + length > end:
                 raise _invalid(f"a header's value has the length {length}")
             if length < 0:
-                headers.append((name, None))
+                yield name, None
             else:
-                headers.append((name, payload[position : position + length]))
+                yield name, payload[position : position + length]
                 position += length
     except IndexError:
         raise _invalid("its headers are cut off") from None
     if position != end:
         raise _invalid(f"headers end at byte {position}, their record at {end}")
-    return tuple(headers)
 
 
 def _signed(payload: bytes, position: int) -> tuple[int, int]:
@@ -327,10 +367,6 @@ def _unsigned(payload: bytes, position: int, bits: int) -> tuple[int, int]:
         shift += 7
         if shift >= bits:
             raise _invalid(f"a varint holds more than {bits} bits")
-
-
-def _timestamp_delta(span: RecordSpan) -> int:
-    return span.timestamp_delta
 
 
 def _invalid(reason: str) -> KafkaError:

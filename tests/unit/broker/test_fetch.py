@@ -175,3 +175,14 @@ def test_when_too_many_wait_already_a_fetch_is_answered_with_what_there_is() -> 
     first = Client(scene.machine)
     first.start_fetch(TOPIC, {0: 0}, max_wait_ms=WAIT_MS)
     assert scene.answered_after_ms(scene.start({0: 0})) == 0
+
+
+def test_a_fetch_returns_less_as_the_memory_for_unread_answers_fills() -> None:
+    machine = SimulatedNode({"flush": "os", "response.buffers.max.bytes": "16777216"}, seed=1).start()
+    node = machine.node
+    assert node.answer_max_bytes() == 1_048_576
+    node.unread_bytes = 8_388_608
+    assert node.answer_max_bytes() == 524_288
+    node.unread_bytes = 16_777_216
+    assert node.answer_max_bytes() == 65_536
+    machine.stop()

@@ -462,7 +462,7 @@ class TestChoice:
         assert LogCleaner(disk, "/data").last_clean_offset(dirty.log) == sealed
         cleaner.truncated(dirty.log, 4)
         assert LogCleaner(disk, "/data").last_clean_offset(dirty.log) == 4
-        cleaner.forget("t", 0)
+        cleaner.forget([("t", 0)])
         assert LogCleaner(disk, "/data").last_clean_offset(dirty.log) is None
 
     def test_a_log_without_compaction_is_not_the_cleaners(self):

@@ -8,8 +8,16 @@ import struct
 import pytest
 from tests.support.random_messages import random_message
 
+from fencepost.broker.slices import finished
 from fencepost.wire import messages
-from fencepost.wire.codec import MESSAGE_ELEMENTS_MAX, decode, encode, encode_parts
+from fencepost.wire.codec import (
+    MESSAGE_ELEMENTS_MAX,
+    decode,
+    decode_in_steps,
+    encode,
+    encode_parts,
+    encode_parts_in_steps,
+)
 from fencepost.wire.encoding import PackedStructs
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, message_names, schema_of, snake_case
@@ -139,3 +147,26 @@ def test_the_worked_transaction_log_example_is_byte_for_byte_kafkas():
     assert (b"\0\1" + encode(value, 1)).hex() == (
         "000100000000000003e800000000ea600102046f7574030000000000000001000000018bcfe568050000018bcfe5680002000800000000000003e802020002"
     )
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_a_message_is_read_and_written_the_same_in_steps(name, version):
+    for seed in range(3):
+        message = random_message(name, version, random.Random(seed))
+        encoded = encode(message, version)
+        assert b"".join(finished(encode_parts_in_steps(message, version))) == encoded
+        read = finished(decode_in_steps(name, version, memoryview(encoded), 0, MESSAGE_ELEMENTS_MAX))
+        assert read == (decode(message_class(name), version, encoded), len(encoded))
+
+
+def test_a_large_message_is_read_and_written_in_many_steps():
+    names = [f"g{number}" for number in range(10_000)]
+    encoded = encode(messages.DescribeGroupsRequest(groups=names), 5)
+    reading = decode_in_steps("DescribeGroupsRequest", 5, memoryview(encoded), 0, 10_000)
+    assert len(list(reading)) > 100
+    group = messages.DescribeGroupsResponse.DescribedGroup
+    response = messages.DescribeGroupsResponse(groups=[group(group_id=name) for name in names])
+    assert len(list(encode_parts_in_steps(response, 5))) >= 10_000
+    assert b"".join(finished(encode_parts_in_steps(response, 5))) == encode(response, 5)
+    with pytest.raises(MalformedMessage):
+        finished(decode_in_steps("DescribeGroupsRequest", 5, memoryview(encoded), 0, 9_999))

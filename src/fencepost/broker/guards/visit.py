@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.broker.connection import Call, Staged
 from fencepost.broker.security.access import Access
+from fencepost.broker.slices import Steps
 from fencepost.promise import Promise
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.errors import ErrorCode
@@ -74,9 +76,15 @@ class Visit:
 Guard = Callable[[Visit, Any], Any]
 
 
+def _completed_in_slices(steps: Steps[Any], complete: Callable[[Any], Any]) -> Steps[Any]:
+    return _completed((yield from steps), complete)
+
+
 def _completed(answer: Any, complete: Callable[[Any], Any]) -> Any:
     if type(answer) is Staged:
         return Staged(answer.appended, _completed(answer.answer, complete))
+    if type(answer) is GeneratorType:
+        return _completed_in_slices(answer, complete)
     if type(answer) is not Promise:
         return complete(answer)
     completed: Promise[Any] = Promise()

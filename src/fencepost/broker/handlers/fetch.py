@@ -3,13 +3,16 @@
 Sessions from v7, leader epochs from v9, diverging epochs from v12, topic ids instead of names from v13.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
-from fencepost.broker.fetch_sessions import FetchSession, Wanted
+from fencepost.broker.fetch_sessions import FetchSession, Wanted, wanted_of
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.access import Access
+from fencepost.broker.slices import Steps, finished
 from fencepost.log.open_transactions import PACKED_BYTES
 from fencepost.ports import Timer
 from fencepost.promise import Promise
@@ -25,19 +28,43 @@ if TYPE_CHECKING:
 _TopicResponse = FetchResponse.FetchableTopicResponse
 _PartitionData = _TopicResponse.PartitionData
 READ_COMMITTED = 1
+T = TypeVar("T")
 
 
-def fetch(node: "Node", call: Call, request: FetchRequest) -> FetchResponse | Promise[FetchResponse]:
+# A fetch of more partitions is served in slices.
+PARTITIONS_AT_ONCE = 100
+
+
+def fetch(
+    node: "Node", call: Call, request: FetchRequest
+) -> FetchResponse | Promise[FetchResponse] | Steps[FetchResponse | Promise[FetchResponse]]:
+    topics = request.topics
+    if len(topics) > PARTITIONS_AT_ONCE or sum([len(topic.partitions) for topic in topics]) > PARTITIONS_AT_ONCE:
+        return _fetch_many(node, call, request)
     try:
         session = node.fetch_sessions.resolve(request, call.version)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     attempt = _Attempt(node, call, request, session)
-    attempt.read()
-    may_wait = request.max_wait_ms > 0 and session.partitions and not attempt.is_final
-    if not may_wait or attempt.size >= request.min_bytes or not node.may_park():
-        return attempt.response()
-    return _ParkedFetch(attempt).promise
+    if len(session.partitions) > PARTITIONS_AT_ONCE:
+        return _read_many(attempt)
+    finished(attempt.reading())
+    return finished(attempt.response()) if attempt.is_enough() else _ParkedFetch(attempt).promise
+
+
+def _fetch_many(node: "Node", call: Call, request: FetchRequest) -> Steps[FetchResponse | Promise[FetchResponse]]:
+    wanted = yield from wanted_of(request, call.version)
+    try:
+        session = node.fetch_sessions.resolve(request, call.version, wanted)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    yield None
+    return (yield from _read_many(_Attempt(node, call, request, session)))
+
+
+def _read_many(attempt: "_Attempt") -> Steps[FetchResponse | Promise[FetchResponse]]:
+    yield from attempt.reading()
+    return (yield from attempt.response()) if attempt.is_enough() else _ParkedFetch(attempt).promise
 
 
 class _Attempt:
@@ -56,11 +83,19 @@ class _Attempt:
         self.is_final = False
         """An error or a divergence must be told at once."""
 
-    def read(self) -> None:
+    def is_enough(self) -> bool:
+        """Whether what was read is the answer; otherwise there may be more to wait for."""
+        request = self.request
+        may_wait = request.max_wait_ms > 0 and self.session.partitions and not self.is_final
+        return not may_wait or self.size >= request.min_bytes or not self.node.may_park()
+
+    def reading(self) -> Steps[None]:
         self.results = []
         self.size = 0
-        left = min(self.request.max_bytes, self.node.config.fetch_max_bytes)
-        for wanted in self.session.partitions.values():
+        left = min(self.request.max_bytes, self.node.answer_max_bytes())
+        # In slices, another connection may change the session meanwhile.
+        for wanted in list(self.session.partitions.values()):
+            yield None
             data = self._read_partition(wanted, left)
             size = len(data.records or b"")
             self.size += size
@@ -134,11 +169,13 @@ class _Attempt:
         if not access.may(AclOperation.READ, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    def response(self) -> FetchResponse:
+    def response(self) -> Steps[FetchResponse]:
         session = self.session
         response = FetchResponse(session_id=session.session_id)
         topics: dict[str | bytes, _TopicResponse] = {}
-        for wanted, data in self.results:
+        for number, (wanted, data) in enumerate(self.results):
+            if number & 63 == 63:
+                yield None
             if session.is_incremental and not _is_news(wanted, data):
                 continue
             wanted.answered_high_watermark = data.high_watermark
@@ -150,7 +187,7 @@ class _Attempt:
                 topic = topics[key] = _TopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
                 response.responses.append(topic)
             topic.partitions.append(data)
-            if session.session_id and data.records:
+            if session.session_id and data.records and (key, wanted.index) in session.partitions:
                 session.partitions.move_to_end((key, wanted.index))
         return response
 
@@ -175,9 +212,18 @@ class _ParkedFetch:
         self._attempt = attempt
         self._gathered = attempt.size
         self._read_scheduled = False
-        self._partitions = [attempt.partition(wanted) for wanted, _ in attempt.results]
-        for partition in self._partitions:
-            partition.watch(self)
+        self._is_due = False
+        self._is_over = False
+        self._partitions: list[Partition] = []
+        for wanted, _ in attempt.results:
+            try:
+                partition = attempt.partition(wanted)
+            except KafkaError:
+                # Gone since it was read: that is to be told at once.
+                self._read_soon()
+            else:
+                self._partitions.append(partition)
+                partition.watch(self)
         node = attempt.node
         node.parked_requests += 1
         attempt.call.connection.on_closed[self] = self._abandon
@@ -199,28 +245,42 @@ class _ParkedFetch:
             self._attempt.node.scheduler.call_soon(self._read)
 
     def _read(self) -> None:
+        if not self._is_over:
+            self._run(self._attempt.reading(), lambda _: self._was_read())
+
+    def _was_read(self) -> None:
         self._read_scheduled = False
-        if self.promise.done:
-            return
         attempt = self._attempt
-        attempt.read()
-        if attempt.size >= attempt.request.min_bytes or attempt.is_final:
+        if self._is_over:
+            return
+        if self._is_due or attempt.size >= attempt.request.min_bytes or attempt.is_final:
             self._finish()
         else:
             self._gathered = attempt.size
 
     def _time_out(self) -> None:
-        self._attempt.read()
-        self._finish()
+        self._is_due = True
+        if not self._read_scheduled:
+            self._read_scheduled = True
+            self._read()
 
     def _finish(self) -> None:
         self._release()
-        self.promise.resolve(self._attempt.response())
+        self._run(self._attempt.response(), self.promise.resolve)
+
+    def _run(self, steps: Steps[T], then: Callable[[T], None]) -> None:
+        """At once for few partitions, or in slices."""
+        if len(self._partitions) <= PARTITIONS_AT_ONCE:
+            then(finished(steps))
+        else:
+            node, call = self._attempt.node, self._attempt.call
+            node.slices.run(steps, partial(node.handler_failed, call)).then(then)
 
     def _abandon(self) -> None:
         self._release()
 
     def _release(self) -> None:
+        self._is_over = True
         self._timer.cancel()
         for partition in self._partitions:
             partition.unwatch(self)

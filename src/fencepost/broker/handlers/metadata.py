@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -41,7 +42,24 @@ PARTITIONS_PER_PAGE_MAX = 2000
 CREATED_PER_REQUEST_MAX = 100
 
 
-def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse:
+def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse | Steps[MetadataResponse]:
+    response = _about_cluster(node, call, request)
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    if call.version in NAMES_ONLY_VERSIONS and any(
+        wanted.name is None or wanted.topic_id != NO_TOPIC_ID for wanted in request.topics or ()
+    ):
+        return MetadataResponse(
+            topics=[
+                _Topic(error_code=ErrorCode.INVALID_REQUEST, name=wanted.name or "", topic_id=wanted.topic_id)
+                for wanted in request.topics or ()
+            ]
+        )
+    if not wants_all and not request.topics:
+        return response
+    return _with_topics(node, call, request, response, wants_all)
+
+
+def _about_cluster(node: "Node", call: Call, request: MetadataRequest) -> MetadataResponse:
     host, port = node.advertised(call.connection.listener_name)
     response = MetadataResponse(
         brokers=[
@@ -54,29 +72,29 @@ def metadata(node: "Node", call: Call, request: MetadataRequest) -> MetadataResp
     )
     if call.version in range(8, 11) and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    if call.version in NAMES_ONLY_VERSIONS and any(
-        wanted.name is None or wanted.topic_id != NO_TOPIC_ID for wanted in request.topics or ()
-    ):
-        return MetadataResponse(
-            topics=[
-                _Topic(error_code=ErrorCode.INVALID_REQUEST, name=wanted.name or "", topic_id=wanted.topic_id)
-                for wanted in request.topics or ()
-            ]
-        )
-    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    return response
+
+
+def _with_topics(
+    node: "Node", call: Call, request: MetadataRequest, response: MetadataResponse, wants_all: bool
+) -> Steps[MetadataResponse]:
     if wants_all:
-        response.topics = [_describe(node, topic, request) for topic in node.metadata.topics.values()]
+        for topic in list(node.metadata.topics.values()):
+            yield None
+            response.topics.append(_describe(node, topic, request))
         return response
     may_create = node.config.auto_create_topics_enable and (request.allow_auto_topic_creation or call.version < 4)
-    topics_max = len(node.metadata.topics) + CREATED_PER_REQUEST_MAX
+    left = CREATED_PER_REQUEST_MAX
     # Named twice is answered once: a topic of many partitions is a large answer to a small request.
     for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in request.topics or ()):
+        yield None
         if topic_id != NO_TOPIC_ID:
             response.topics.append(_by_id(node, topic_id, request))
         else:
             # Those that are too many for once answer as topics do that are being created: ask again.
-            has_room = len(node.metadata.topics) < topics_max
-            response.topics.append(_by_name(node, name, request, may_create and has_room))
+            before = len(node.metadata.topics)
+            response.topics.append(_by_name(node, name, request, may_create and left > 0))
+            left -= len(node.metadata.topics) - before
     return response
 
 
@@ -121,7 +139,7 @@ def _describe(node: "Node", topic: Topic, request: MetadataRequest) -> _Topic:
 
 def describe_topic_partitions(
     node: "Node", call: Call, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     topic_response = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     partition_response = topic_response.DescribeTopicPartitionsResponsePartition
@@ -136,6 +154,7 @@ def describe_topic_partitions(
             return response
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     for name in names:
+        yield None
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
             break

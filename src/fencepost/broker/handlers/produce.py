@@ -1,11 +1,13 @@
 """Produce (3-13): append one batch per partition, answer when it is as durable as `acks` asks.
 
 Topic ids instead of names from v13; error messages and record errors from v8; the current leader from v10.
+Where a topic's settings ask for it, batches are opened before they are appended: decompressed and compressed in helper
+threads, their records checked in slices. What one request may have opened is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +16,16 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse, lost, refusal
 from fencepost.broker.partition import Partition
+from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid
+from fencepost.log.validation import needs_opening, open_in_steps, opens_records
 from fencepost.promise import Promise
 from fencepost.wire.batch import (
+    COMPRESSION_MASK,
     HEADER_BYTES,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -48,10 +53,18 @@ _COORDINATOR_AWAY = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+# Opened by the append itself, without a slice of its own: batches that are not compressed and have few records.
+OPENED_RECORDS_MIN = 128
+# Opened without a helper thread: batches that are small, and unpack to no more than this.
+SMALL_BATCH_BYTES = 16_384
+SMALL_PAYLOAD_BYTES = 262_144
+
 _Batch = tuple[Partition | KafkaError, BatchHeader | None]
 """The partition it goes to, or why there is none, and its header if all of that is there."""
 Verdicts = dict[TopicPartition, KafkaError | VerificationGuard]
 """Per partition: refused, or the guard to append with."""
+_Opened = dict[int, BatchHeader | KafkaError]
+"""By the identity of its part of the request: the header of a batch that has been opened, or why it is refused."""
 _Waiting = tuple[Partition, Appended, list[Any], int]
 """What was appended, and the place of its answer among those of its topic."""
 
@@ -60,6 +73,15 @@ def produce(
     node: Node, call: Call, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     batches = _batches(node, call, request)
+    for partition, header in batches:
+        if header is not None and _is_opened_before(partition, header):
+            return _produce_opened(node, call, request)  # type: ignore[return-value]
+    return _produce(node, call, request, batches)
+
+
+def _produce(
+    node: Node, call: Call, request: ProduceRequest, batches: list[_Batch], opened: _Opened | None = None
+) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     transactional = [
         (partition, header)
         for partition, header in batches
@@ -73,15 +95,85 @@ def produce(
     if request.acks not in _ACKS:
         return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     if not transactional:
-        return _append(node, call, request, batches, {})
+        return _append(node, call, request, batches, {}, opened)
     assert request.transactional_id is not None
     verdicts, to_ask = _begin_verification(node, call, request.transactional_id, transactional)
     if to_ask:
-        return _produce_verified(node, call, request, batches, verdicts, to_ask)
-    return _append(node, call, request, batches, verdicts)
+        return _produce_verified(node, call, request, batches, verdicts, to_ask, opened)
+    return _append(node, call, request, batches, verdicts, opened)
 
 
-def _batches(node: Node, call: Call, request: ProduceRequest) -> list[_Batch]:
+def _is_opened_before(partition: Partition | KafkaError, header: BatchHeader) -> bool:
+    """Whether a batch may take long to open, so that it is done before the append."""
+    if isinstance(partition, KafkaError) or not needs_opening(partition.log.config):
+        return False
+    if not header.attributes & COMPRESSION_MASK and header.record_count <= OPENED_RECORDS_MIN:
+        return False
+    return opens_records(header, partition.log.config)
+
+
+def _produce_opened(
+    node: Node, call: Call, request: ProduceRequest
+) -> Steps[ProduceResponse | Promise[ProduceResponse] | Staged | None]:
+    """Open what has to be, then append. The connection's next request waits for the append."""
+    _own_bytes(request)
+    opened: _Opened = {}
+    left_bytes, left_records = node.config.decompressed_batch_max_bytes, node.config.opened_records_max
+    parts = [data for topic in request.topic_data for data in topic.partition_data]
+    for data, (partition, header) in zip(parts, _batches(node, call, request), strict=True):
+        if header is None or isinstance(partition, KafkaError) or not _is_opened_before(partition, header):
+            continue
+        try:
+            assert data.records is not None
+            batch = memoryview(data.records)
+            batch, known, size = yield from _open(node, batch, header, partition, left_bytes, left_records)
+            left_bytes -= size
+            left_records -= header.record_count
+            data.records, opened[id(data)] = batch, known
+        except KafkaError as error:
+            data.records, opened[id(data)] = None, error
+    # Looked up anew: a topic may have been deleted meanwhile, and made again.
+    return _produce(node, call, request, _batches(node, call, request, opened), opened)
+
+
+def _open(
+    node: Node, batch: memoryview, header: BatchHeader, partition: Partition, max_bytes: int, max_records: int
+) -> Generator[Any, None, tuple[memoryview, BatchHeader, int]]:
+    config, now_ms = partition.log.config, node.clock.wall_ms()
+    if len(batch) <= SMALL_BATCH_BYTES:
+        try:
+            small = min(max_bytes, SMALL_PAYLOAD_BYTES)
+            return (yield from open_in_steps(batch, header, config, now_ms, small, max_records, _at_once))
+        except KafkaError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or max_bytes <= SMALL_PAYLOAD_BYTES:
+                raise
+    offload = partial(_in_a_thread, node)
+    return (yield from open_in_steps(batch, header, config, now_ms, max_bytes, max_records, offload))
+
+
+def _at_once(function: Callable[[], Any]) -> Generator[Any, None, Any]:
+    yield None
+    return function()
+
+
+def _in_a_thread(node: Node, function: Callable[[], Any]) -> Generator[Any, None, Any]:
+    done: Promise[Any] = Promise()
+    node.workers.run(function, done.resolve)
+    yield done
+    if isinstance(done.value, Exception):
+        raise done.value
+    return done.value
+
+
+def _own_bytes(request: ProduceRequest) -> None:
+    """The bytes belong to the connection, which will reuse them."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytearray(data.records)
+
+
+def _batches(node: Node, call: Call, request: ProduceRequest, opened: _Opened | None = None) -> list[_Batch]:
     """Where each batch goes and what its header says, in the order of the request: read once for all that follows."""
     batches: list[_Batch] = []
     for topic in request.topic_data:
@@ -90,7 +182,9 @@ def _batches(node: Node, call: Call, request: ProduceRequest) -> list[_Batch]:
         for data in topic.partition_data:
             partition = partitions[data.index] if 0 <= data.index < count else KafkaError(absent)
             records = data.records
-            if records is None or len(records) < HEADER_BYTES:
+            if opened and isinstance(known := opened.get(id(data)), BatchHeader):
+                batches.append((partition, known))
+            elif records is None or len(records) < HEADER_BYTES:
                 batches.append((partition, None))
             else:
                 batches.append((partition, read_header(records)))
@@ -115,7 +209,12 @@ def _partitions_of(
 
 
 def _append(
-    node: Node, call: Call, request: ProduceRequest, batches: list[_Batch], verdicts: Verdicts
+    node: Node,
+    call: Call,
+    request: ProduceRequest,
+    batches: list[_Batch],
+    verdicts: Verdicts,
+    opened: _Opened | None = None,
 ) -> ProduceResponse | Promise[ProduceResponse] | None:
     """Append every batch that may be; answer when all are as durable as asked."""
     acks = request.acks
@@ -137,6 +236,8 @@ def _append(
                 asked = partition
                 records = data.records
                 if records is None:
+                    if opened and isinstance(why := opened.get(id(data)), KafkaError):
+                        raise why
                     raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
                 if verdicts:
                     verdict = verdicts.get(partition.topic_partition)
@@ -203,6 +304,7 @@ def _produce_verified(
     batches: list[_Batch],
     verdicts: Verdicts,
     to_ask: dict[TopicPartition, BatchHeader],
+    opened: _Opened | None,
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     """Ask the coordinator, then append what it allows. The connection's next request waits for the append."""
     assert request.transactional_id is not None
@@ -218,19 +320,16 @@ def _produce_verified(
     )
     if asked.done:
         _note_refusals(verdicts, asked.value, call.version)
-        return _append(node, call, request, batches, verdicts)
-    # The bytes belong to the connection, which will reuse them.
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = bytearray(data.records)
+        return _append(node, call, request, batches, verdicts, opened)
+    if opened is None:
+        _own_bytes(request)
     appended: Promise[None] = Promise()
     answer: Promise[ProduceResponse | None] = Promise()
 
     def agreed(errors: Mapping[TopicPartition, ErrorCode]) -> None:
         _note_refusals(verdicts, errors, call.version)
         # Looked up anew: a topic may have been deleted meanwhile, and made again.
-        result = _append(node, call, request, _batches(node, call, request), verdicts)
+        result = _append(node, call, request, _batches(node, call, request, opened), verdicts, opened)
         if isinstance(result, Promise):
             result.then(answer.resolve)
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -67,19 +68,22 @@ def _described(node: "Node", user: str) -> _Described:
 
 def alter_user_scram_credentials(
     node: "Node", call: Call, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+) -> Steps[AlterUserScramCredentialsResponse]:
     """A user is changed as a whole or not at all."""
     refused: dict[str, KafkaError] = {}
     changes: dict[str, list[_Change]] = {}
     seen: set[tuple[str, int]] = set()
     for deletion in request.deletions:
+        yield None
         _gather(node, deletion.name, deletion.mechanism, deletion, seen, changes, refused)
     for upsertion in request.upsertions:
+        yield None
         _gather(node, upsertion.name, upsertion.mechanism, upsertion, seen, changes, refused)
     results = []
     for user in dict.fromkeys((*changes, *refused)):
         result = _Altered(user=user, error_message=None)
         results.append(result)
+        yield None
         try:
             if user in refused:
                 raise refused[user]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
 from fencepost.config import check_served, topic_config, topic_settings
 from fencepost.settings import InvalidSetting
@@ -43,7 +44,7 @@ TO_HIGH_WATERMARK = -1
 CHANGES_PER_REQUEST_MAX = 10_000
 
 
-def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     if sum(_change_count(node, wanted) for wanted in request.topics) > CHANGES_PER_REQUEST_MAX:
@@ -51,6 +52,7 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Cre
         return response
     refused: set[str] = set()
     for wanted in request.topics:
+        yield None
         if names[wanted.name] > 1:
             if wanted.name not in refused:
                 refused.add(wanted.name)
@@ -61,7 +63,7 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Cre
                 )
             continue
         try:
-            response.topics.append(_create(node, wanted, request.validate_only))
+            response.topics.append((yield from _create(node, wanted, request.validate_only)))
         except KafkaError as error:
             response.topics.append(_refused(wanted.name, error))
     return response
@@ -88,10 +90,11 @@ def _refused(name: str, error: KafkaError) -> _CreateResult:
     )
 
 
-def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateResult:
+def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> Steps[_CreateResult]:
     check_topic_name(wanted.name)
     if wanted.name in node.metadata.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+    node.check_not_in_the_making(wanted.name)
     other = colliding_name(wanted.name, node.metadata.topics)
     if other is not None:
         raise KafkaError(
@@ -107,8 +110,10 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> _CreateRes
         check_served(topic_settings(), overrides)
     except InvalidSetting as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    make = node.metadata.draft_topic if validate_only else node.create_topic
-    topic = make(wanted.name, partition_count, overrides)
+    if validate_only:
+        topic = node.metadata.draft_topic(wanted.name, partition_count, overrides)
+    else:
+        topic = yield from node.create_topic_in_steps(wanted.name, partition_count, overrides)
     configs = [
         _CreateResult.CreatableTopicConfigs(
             name=name,
@@ -166,13 +171,14 @@ def _partition_count(node: "Node", wanted: _Creatable) -> int:
     return node.config.num_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
 
-def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if call.version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         wanted = [(name, NO_TOPIC_ID) for name in request.topic_names]
     response = DeleteTopicsResponse()
     for name, topic_id in wanted:
+        yield None
         result = _DeleteResult(name=name, topic_id=topic_id)
         response.responses.append(result)
         try:
@@ -191,17 +197,19 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Del
                 if topic is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             result.name, result.topic_id = topic.name, topic.topic_id
-            node.delete_topic(topic.name)
+            node.check_not_in_the_making(topic.name)
+            yield from node.delete_topic_in_steps(topic.name)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     return response
 
 
-def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     names = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
     left = CHANGES_PER_REQUEST_MAX
     for wanted in {topic.name: topic for topic in request.topics}.values():
+        yield None
         result = _GrowResult(name=wanted.name, error_code=ErrorCode.NONE, error_message=None)
         try:
             if names[wanted.name] > 1:
@@ -214,9 +222,10 @@ def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest
             left -= max(0, wanted.count - topic.partition_count)
             if left < 0:
                 raise _too_large()
+            node.check_not_in_the_making(topic.name)
             _check_growth(node, topic.partition_count, wanted)
             if not request.validate_only:
-                node.add_partitions(wanted.name, wanted.count)
+                yield from node.add_partitions_in_steps(wanted.name, wanted.count)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         response.results.append(result)

@@ -7,12 +7,14 @@ To the partitions: WriteTxnMarkers (1-2).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.handlers.routing import caller_of, routed, routed_or_dropped
 from fencepost.broker.markers import write_markers
+from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
@@ -21,10 +23,13 @@ from fencepost.coordinators.transactions.markers import MarkerOrder
 from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.batch import NO_SEQUENCE
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     WriteTxnMarkersRequest,
@@ -115,7 +120,7 @@ def _refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetComm
 
 def write_txn_markers(
     node: Node, call: Call, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
+) -> Steps[Promise[WriteTxnMarkersResponse]]:
     """From an administrator who ends a hanging transaction by hand, or from another broker's coordinator."""
     response = WriteTxnMarkersResponse()
     reply: Promise[WriteTxnMarkersResponse] = Promise()
@@ -149,6 +154,7 @@ def write_txn_markers(
             answered = topic_result(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
+                yield None
                 answer = partition_result(partition_index=index)
                 answered.partitions.append(answer)
                 if is_nobodys:
@@ -161,12 +167,19 @@ def write_txn_markers(
     return reply
 
 
+def list_transactions(node: Node, call: Call, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
+    access = call.access
+    may_see = None if access is None else partial(access.could, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+    transactions = node.transactions
+    return transactions.coordinator.list_transactions(request, transactions.now(), may_see)
+
+
 HANDLERS = {
     ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_partitions_to_txn),
     ApiKey.ADD_OFFSETS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn),
     ApiKey.END_TXN: routed_or_dropped(_transactions, TransactionCoordinator.end_txn),
     ApiKey.DESCRIBE_TRANSACTIONS: routed(_transactions, TransactionCoordinator.describe_transactions),
-    ApiKey.LIST_TRANSACTIONS: routed(_transactions, TransactionCoordinator.list_transactions),
+    ApiKey.LIST_TRANSACTIONS: Handler(list_transactions),
     ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit),
     ApiKey.WRITE_TXN_MARKERS: Handler(write_txn_markers),
 }

@@ -1,6 +1,6 @@
 """ListTransactions 0-2 and DescribeTransactions 0: what administrators see of the transactional ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.transactions.ledger import Ledger
@@ -23,28 +23,35 @@ class TransactionAdmin:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def list_transactions(self, request: ListTransactionsRequest, now: Now) -> ListTransactionsResponse:
+    def list_transactions(
+        self, request: ListTransactionsRequest, now: Now, may_see: Callable[[str], bool] | None
+    ) -> Generator[None, None, ListTransactionsResponse]:
+        """Yields where it can be interrupted: there may be many ids, and a pattern takes its time. A pattern is matched
+        only against ids that the caller may see."""
         runtime = self._ledger.runtime
         if runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
-            is_wanted = _filter(request, now)
+            is_wanted = _filter(request, now, may_see)
+            wanted: list[ListTransactionsResponse.TransactionState] = []
+            for shard in list(runtime.active_machines()):
+                for metadata in list(shard.transactions.values()):
+                    yield
+                    if is_wanted(metadata):
+                        wanted.append(
+                            ListTransactionsResponse.TransactionState(
+                                transactional_id=metadata.transactional_id,
+                                producer_id=metadata.record.producer_id,
+                                transaction_state=metadata.record.state.wire_name,
+                            )
+                        )
         except InvalidPattern:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         return ListTransactionsResponse(
             unknown_state_filters=[
                 name for name in dict.fromkeys(request.state_filters) if name not in STATE_OF_WIRE_NAME
             ],
-            transaction_states=[
-                ListTransactionsResponse.TransactionState(
-                    transactional_id=metadata.transactional_id,
-                    producer_id=metadata.record.producer_id,
-                    transaction_state=metadata.record.state.wire_name,
-                )
-                for shard in runtime.active_machines()
-                for metadata in shard.transactions.values()
-                if is_wanted(metadata)
-            ],
+            transaction_states=wanted,
         )
 
     def describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
@@ -74,7 +81,9 @@ class TransactionAdmin:
         )
 
 
-def _filter(request: ListTransactionsRequest, now: Now) -> Callable[[TransactionMetadata], bool]:
+def _filter(
+    request: ListTransactionsRequest, now: Now, may_see: Callable[[str], bool] | None
+) -> Callable[[TransactionMetadata], bool]:
     """A state filter that names no known state still filters: it finds nothing. Raises InvalidPattern."""
     states = {STATE_OF_WIRE_NAME[name] for name in request.state_filters if name in STATE_OF_WIRE_NAME}
     producer_ids = set(request.producer_id_filters)
@@ -89,6 +98,8 @@ def _filter(request: ListTransactionsRequest, now: Now) -> Callable[[Transaction
         if producer_ids and record.producer_id not in producer_ids:
             return False
         if request.duration_filter >= 0 and now.wall_ms - record.start_timestamp_ms <= request.duration_filter:
+            return False
+        if may_see is not None and not may_see(metadata.transactional_id):
             return False
         return pattern is None or pattern.matches(metadata.transactional_id)
 

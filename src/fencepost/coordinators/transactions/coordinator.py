@@ -5,7 +5,7 @@ and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_
 came nearer. A promise of DropConnection means: close the connection and answer nothing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now, Topics
@@ -158,9 +158,9 @@ class TransactionCoordinator:
     # Administration
 
     def list_transactions(
-        self, request: ListTransactionsRequest, version: int, caller: Caller, now: Now
-    ) -> Promise[ListTransactionsResponse]:
-        return Promise.resolved(self._admin.list_transactions(request, now))
+        self, request: ListTransactionsRequest, now: Now, may_see: Callable[[str], bool] | None = None
+    ) -> Generator[None, None, ListTransactionsResponse]:
+        return self._admin.list_transactions(request, now, may_see)
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, version: int, caller: Caller, now: Now

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fencepost.broker.slices import finished
 from fencepost.config import broker_config
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.journal import JournalRecord
@@ -295,7 +296,7 @@ class Scene:
         return self.call("describe_transactions", request, 0).value.transaction_states[0]
 
     def list_transactions(self, version: int = 2, **filters: Any) -> Any:
-        return self.call("list_transactions", ListTransactionsRequest(**filters), version).value
+        return finished(self.coordinator.list_transactions(ListTransactionsRequest(**filters), self.now))
 
     # Transcripts
 

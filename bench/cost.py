@@ -1,0 +1,168 @@
+"""`python -m bench.cost`: what every kind of request costs the broker, from the API table, worst first.
+
+A request may use a millisecond of processor time for free. Beyond that its time divided by the bytes received and sent
+may be twenty times that of Produce with 1 KiB batches, and none may hold the broker longer than 20 ms in one go. The
+broker runs in this thread without sockets, so the times are those of reading, handling and answering alone; the disk is
+simulated. What the garbage collector takes is left out.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+
+from tests.hostile.expensive import ENTRIES_MAX, TIME_MS, Cost, Expensive, Workbench, all_expensive
+
+from fencepost.wire.batch import build_batch, read_header
+from fencepost.wire.catalog import ApiKey
+from fencepost.wire.compression import Codec
+from fencepost.wire.framing import request_frame
+from fencepost.wire.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    ListTransactionsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from fencepost.wire.records import convert_batch
+
+FREE_NS = 1_000_000
+FACTOR_MAX = 20
+HOLD_NS_MAX = 20_000_000
+BASELINE_REQUESTS = 300
+BASELINE_TRIES = 5
+# Entries within entries count too: half of them, or a third.
+SHARES = (1, 2, 3, 4)
+
+
+@dataclass
+class Line:
+    name: str
+    cost: Cost
+    factor: float
+    """Time beyond the free millisecond for each byte, as a multiple of Produce's."""
+
+    @property
+    def is_met(self) -> bool:
+        return self.factor <= FACTOR_MAX and self.cost.longest_ns <= HOLD_NS_MAX
+
+
+def produce_frame(topic: str, batch: bytes) -> bytes:
+    data = ProduceRequest.TopicProduceData
+    part = data.PartitionProduceData(index=0, records=batch)
+    request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data(name=topic, partition_data=[part])])
+    return frame_of(ApiKey.PRODUCE, 9, request)
+
+
+def frame_of(api: ApiKey, version: int, message: object) -> bytes:
+    return b"".join(request_frame(api, version, 1, "c", message))[4:]
+
+
+def packed(count: int, codec: Codec = Codec.ZSTD, value: bytes = b"v") -> bytes:
+    """Many records of the same key: few bytes."""
+    plain = build_batch([(TIME_MS, b"k", value, ()) for _ in range(count)])
+    return bytes(convert_batch(plain, read_header(plain), codec, 1 << 30))
+
+
+def baseline_ns_per_byte(bench: Workbench) -> float:
+    frame = produce_frame("topic-0", bytes(build_batch([(TIME_MS, None, bytes(1024 - 80), ())])))
+    tries = []
+    for _ in range(BASELINE_TRIES):
+        costs = [bench.cost(frame, collects=False) for _ in range(BASELINE_REQUESTS)]
+        tries.append(sum(cost.total_ns for cost in costs) / sum(c.received_bytes + c.sent_bytes for c in costs))
+    return min(tries)
+
+
+def tagged_frame(count: int) -> bytes:
+    """ApiVersions with tagged fields that nobody knows."""
+    plain = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+    tags = b"".join(bytes([0x80 | n & 0x7F, 0x80 | n >> 7 & 0x7F, n >> 14, 0]) for n in range(count))
+    return plain[:-1] + bytes([0x80 | count & 0x7F, 0x80 | count >> 7 & 0x7F, count >> 14]) + tags
+
+
+def specials(bench: Workbench) -> list[tuple[str, bytes]]:
+    """What is expensive without being long: each of them has held a broker up."""
+    bench.node.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+    bench.node.create_topic("converted", 1, {"compression.type": "gzip"})
+    topic = CreateTopicsRequest.CreatableTopic
+    wide = CreateTopicsRequest(topics=[topic(name="made-wide", num_partitions=5_000, replication_factor=1)])
+    many = [topic(name=f"made-{number}", num_partitions=1, replication_factor=1) for number in range(2_000)]
+    pattern = ListTransactionsRequest(transactional_id_pattern="(a?){400}a{400}", duration_filter=-1)
+    large = ListTransactionsRequest(transactional_id_pattern="(.?){900}z", duration_filter=-1)
+    zeros = packed(1, value=bytes(60_000_000))
+    return [
+        ("ListTransactions, pattern (a?){400}a{400}", frame_of(ApiKey.LIST_TRANSACTIONS, 2, pattern)),
+        ("ListTransactions, pattern (.?){900}z", frame_of(ApiKey.LIST_TRANSACTIONS, 2, large)),
+        ("Produce, 190,000 records in a zstd batch, compacted topic", produce_frame("compacted", packed(190_000))),
+        ("Produce, 60 MB of zeros in a zstd batch, compacted topic", produce_frame("compacted", zeros)),
+        ("Produce, 190,000 records in a zstd batch, gzip topic", produce_frame("converted", packed(190_000))),
+        (f"ApiVersions, {ENTRIES_MAX - 10:,} tagged fields", tagged_frame(ENTRIES_MAX - 10)),
+        ("CreateTopics, 5,000 partitions", frame_of(ApiKey.CREATE_TOPICS, 7, wide)),
+        ("CreateTopics, 2,000 topics", frame_of(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=many))),
+        ("Metadata, all topics", frame_of(ApiKey.METADATA, 12, MetadataRequest(topics=None))),
+    ]
+
+
+def largest_frame(case: Expensive, entries: int, bench: Workbench) -> tuple[bytes, Cost]:
+    """With as many entries as the limits allow."""
+    for share in SHARES:
+        frame = case.frame(entries // share - 10, bench.topic_ids)
+        cost = bench.cost(frame)
+        if not cost.was_closed or share == SHARES[-1]:
+            break
+    return frame, cost
+
+
+def measured(name: str, frame: bytes, bench: Workbench, baseline: float, tries: int) -> Line:
+    costs = [bench.cost(frame) for _ in range(tries)]
+    best = min(costs, key=lambda cost: cost.total_ns)
+    best.longest_ns = min(cost.longest_ns for cost in costs)
+    beyond_ns = max(0, best.total_ns - FREE_NS)
+    return Line(name, best, beyond_ns / (best.received_bytes + best.sent_bytes) / baseline)
+
+
+def lines(options: argparse.Namespace) -> tuple[float, list[Line]]:
+    bench = Workbench()
+    baseline = baseline_ns_per_byte(bench)
+    made = []
+    for case in all_expensive(every_version=options.every_version):
+        if options.rows not in str(case):
+            continue
+        bench.cost(case.frame(300, bench.topic_ids))
+        frame, _ = largest_frame(case, options.entries, bench)
+        made.append(measured(str(case), frame, bench, baseline, options.tries))
+        print(".", end="", flush=True, file=sys.stderr)
+    if options.rows in ("", "special"):
+        bench = Workbench()
+        for name, frame in specials(bench):
+            made.append(measured(name, frame, bench, baseline, 1))
+    print(file=sys.stderr)
+    return baseline, sorted(made, key=lambda line: (line.is_met, -line.factor))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__)
+    parser.add_argument("--entries", type=int, default=ENTRIES_MAX, help=f"of each array (default {ENTRIES_MAX:,})")
+    parser.add_argument("--every-version", action="store_true", help="not only the highest of each API")
+    parser.add_argument("--rows", default="", help="only those whose name contains this")
+    parser.add_argument("--tries", type=int, default=2, help="of which the best counts")
+    parser.add_argument("--show", type=int, default=40, help="lines, worst first")
+    options = parser.parse_args()
+    started = time.monotonic()
+    baseline, table = lines(options)
+    print(f"Produce with 1 KiB batches: {baseline:.1f} ns for each byte received and sent\n")
+    print("| request | bytes in | bytes out | CPU ms | longest hold ms | times Produce | within the rule |")
+    print("|---|---:|---:|---:|---:|---:|---|")
+    for line in table[: options.show]:
+        cost = line.cost
+        print(
+            f"| {line.name} | {cost.received_bytes:,} | {cost.sent_bytes:,} | {cost.total_ns / 1e6:.1f} "
+            f"| {cost.longest_ns / 1e6:.1f} | {line.factor:.1f} | {'yes' if line.is_met else 'no'} |"
+        )
+    met = sum(line.is_met for line in table)
+    print(f"\n{met} of {len(table)} within the rule, {time.monotonic() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Work that would hold everybody up, done in slices: some of it now, the rest between the requests of others.
+
+Everything runs in one thread. Work that can grow with what a client sends, or with what there is to tell, is written as
+a generator that yields wherever it may be interrupted (a promise: to wait for it). A short piece of work ends within
+its first slice and costs nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others
+wait until one is done, so that what requests unfold to in memory is bounded too.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from fencepost.ports import Clock, Scheduler
+from fencepost.promise import Promise
+
+T = TypeVar("T")
+Steps = Generator[Promise[Any] | None, None, T]
+
+# A neighbour of somebody who asks for much waits about so long for each of its own requests.
+SLICE_NS = 250_000
+# So many pieces of work take turns; whatever comes on top of them is begun when one is done.
+ACTIVE_MAX = 8
+
+
+class _Work:
+    __slots__ = ("failed", "is_wanted", "result", "steps")
+
+    def __init__(
+        self, steps: Steps[Any], failed: Callable[[Exception], None], is_wanted: Callable[[], bool] | None
+    ) -> None:
+        self.steps = steps
+        self.result: Promise[Any] = Promise()
+        self.failed = failed
+        self.is_wanted = is_wanted
+
+
+class Slices:
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self._scheduler = scheduler
+        self._work_ns = clock.work_ns
+        self._active: deque[_Work] = deque()
+        self._waiting: deque[_Work] = deque()
+        self._is_scheduled = False
+        self.slices = 0
+        """Slices that were run so far, other than first ones."""
+
+    def run(
+        self,
+        steps: Steps[T],
+        failed: Callable[[Exception], None],
+        is_wanted: Callable[[], bool] | None = None,
+        *,
+        starts_at_once: bool = True,
+    ) -> Promise[T]:
+        """What the steps return: there already if one slice is enough. What they raise then is raised here, and later
+        given to `failed`. Where `is_wanted` says no, the rest is dropped, and the promise stays open."""
+        work = _Work(steps, failed, is_wanted)
+        if not starts_at_once or not self._advance(work):
+            self._queue(work)
+        return work.result
+
+    def _queue(self, work: _Work) -> None:
+        (self._active if len(self._active) < ACTIVE_MAX else self._waiting).append(work)
+        self._schedule()
+
+    def stop(self) -> None:
+        for work in (*self._active, *self._waiting):
+            work.steps.close()
+        self._active.clear()
+        self._waiting.clear()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.call_when_quiet(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        if not self._active:
+            return
+        work = self._active.popleft()
+        self.slices += 1
+        try:
+            is_over = self._advance(work)
+        except Exception as error:
+            is_over = True
+            work.failed(error)
+        if not is_over:
+            self._active.append(work)
+        elif self._waiting:
+            self._active.append(self._waiting.popleft())
+        if self._active:
+            self._schedule()
+
+    def _advance(self, work: _Work) -> bool:
+        """One slice; whether nothing is left to do now."""
+        if work.is_wanted is not None and not work.is_wanted():
+            work.steps.close()
+            return True
+        work_ns, steps = self._work_ns, work.steps
+        end_ns = work_ns() + SLICE_NS
+        try:
+            while True:
+                awaited = next(steps)
+                if awaited is not None and not awaited.done:
+                    awaited.then(lambda _: self._queue(work))
+                    return True
+                if work_ns() >= end_ns:
+                    return False
+        except StopIteration as stop:
+            work.result.resolve(stop.value)
+            return True
+
+
+def finished(steps: Steps[T]) -> T:
+    """All of it at once, where it waits for nothing."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
