@@ -185,6 +185,17 @@ class SimulatedDisk:
                 _cut(entry, mode, source)
                 entry.content = bytearray(entry.durable)
 
+    def durable_bytes(self, path: str) -> int:
+        """How many bytes at the front of a file survive every power cut; 0 if its name does not."""
+        seen: _Inode | _Directory | None = self._root
+        kept: _Inode | _Directory | None = self._root
+        for name in filter(None, path.split("/")):
+            seen = seen.entries.get(name) if isinstance(seen, _Directory) else None
+            kept = kept.durable.get(name) if isinstance(kept, _Directory) else None
+        if seen is not kept or not isinstance(kept, _Inode):
+            return 0
+        return min([len(kept.durable), *(operation.position for operation in kept.pending)])
+
     # Content
 
     def inode(self, path: str) -> _Inode:
