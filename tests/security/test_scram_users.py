@@ -17,9 +17,10 @@ from fencepost.client import Admin
 from fencepost.client.sasl import AuthenticationFailed
 from fencepost.wire.scram import ITERATIONS_MIN
 from tests.security.secured import SecuredFencepost
+from tests.support.patience import patient
 
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"}
-SECONDS = 60.0
+SECONDS = patient(60.0)
 
 
 @pytest.fixture

@@ -380,7 +380,7 @@ def _files_lost(world: "World", kind: Fault) -> bool:
             continue
         key = (log.topic, log.partition)
         paths = [segment.log_path for segment in log.segments]
-        choices += [(key, [log.directory]), (key, paths)]
+        choices += [(key, [str(log.directory)]), (key, paths)]
         if log.segments[-1].size:
             choices.append((key, paths[-1:]))
         # Compaction makes gaps: there a segment in the middle may be missing and nobody can tell.
