@@ -328,7 +328,7 @@ class SimulatedDisk:
         self.syncs += 1
         directory = self._directory(path)
         if self._takes_fault(path):
-            directory.pending.clear()
+            # Unlike pages, names stay dirty: file systems keep them in a journal, and give up altogether if that fails.
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         directory.sync()
 

@@ -347,7 +347,9 @@ def _crowded_disk(world: "World", kind: Fault) -> bool:
 
 
 def _checkpoint_lost(world: "World", kind: Fault) -> bool:
-    """A file that can be made anew is gone, or damaged, after a stop or a crash. Nothing else may be."""
+    """A file that can be made anew is gone, or cut short, after a stop or a crash. Nothing else may be.
+
+    It has no checksum: a digit of it that changes cannot be noticed."""
     if world.machine.process is None or not world.is_serving:
         return False
     name = world.source.choice(_REBUILT)
@@ -356,10 +358,10 @@ def _checkpoint_lost(world: "World", kind: Fault) -> bool:
     def lose() -> None:
         if world.disk.exists(path):
             world.hits[kind] += 1
-            if world.source.random() < 0.5:
-                world.disk.remove(path)
-            else:
-                world.disk.flip_some_bit(path, world.source)
+            put_back = world.disk.take_away(path)
+            if world.source.random() < 0.3:
+                put_back()
+                world.disk.cut_short(path, world.source.randrange(world.disk.size(path)))
 
     if world.source.random() < 0.5:
         world.die(kind.value, None)

@@ -125,6 +125,12 @@ class FragileDisk(SimulatedDisk):
 
         return put_back
 
+    def cut_short(self, path: str, size: int) -> None:
+        """In what is seen and in what would survive."""
+        inode = self.inode(path)
+        del inode.content[size:], inode.durable[size:]
+        inode.pending.clear()
+
     # Bits
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
