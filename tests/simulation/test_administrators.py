@@ -126,7 +126,9 @@ def test_a_disk_knows_what_would_survive() -> None:
     assert disk.durable_bytes("/data/log") == 6
     file.write(6, b" and not")
     assert disk.durable_bytes("/data/log") == 6
-    file.write(2, b"SYNC")
+    file.write(2, b"nced")
+    assert disk.durable_bytes("/data/log") == 6
+    file.write(2, b"NCED")
     assert disk.durable_bytes("/data/log") == 2
     disk.rename("/data/log", "/data/log.deleted")
     assert disk.durable_bytes("/data/log.deleted") == 0

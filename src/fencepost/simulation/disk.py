@@ -194,7 +194,9 @@ class SimulatedDisk:
             kept = kept.durable.get(name) if isinstance(kept, _Directory) else None
         if seen is not kept or not isinstance(kept, _Inode):
             return 0
-        return min([len(kept.durable), *(operation.position for operation in kept.pending)])
+        # What is written anew as it was already cannot be lost.
+        changed = [operation.position for operation in kept.pending if _changes(kept.durable, operation)]
+        return min([len(kept.durable), *changed])
 
     # Content
 
@@ -360,6 +362,11 @@ class SimulatedDisk:
             self._used_bytes(entry) if isinstance(entry, _Directory) else len(entry.content)
             for entry in directory.entries.values()
         )
+
+
+def _changes(content: bytearray, operation: _Operation) -> bool:
+    position, data = operation.position, operation.data
+    return data is None or content[position : position + len(data)] != data
 
 
 def _surviving(count: int, mode: PowerCut, source: random.Random) -> int:

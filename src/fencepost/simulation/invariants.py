@@ -316,7 +316,7 @@ def _check_producers(log: PartitionLog, replayed: ProducerStateManager, *, is_tr
     for producer_id, other in expected.items():
         entry = known[producer_id]
         for name in ("producer_epoch", "last_sequence", "current_txn_first_offset", "coordinator_epoch"):
-            if is_trimmed and name == "current_txn_first_offset":
+            if is_trimmed and name in ("current_txn_first_offset", "coordinator_epoch"):
                 continue
             if getattr(entry, name) != getattr(other, name):
                 raise InvariantBroken(
