@@ -1,8 +1,17 @@
 """Options of the whole suite; fixtures live beside the tests that use them."""
 
+import os
+
 import pytest
+from hypothesis import settings
 
 from tests.support.order import longest_first
+from tests.support.patience import PATIENCE, patient
+
+# What the gate tries is the same every time; HYPOTHESIS_PROFILE=fresh (`make properties`) tries something new.
+settings.register_profile("gate", deadline=None, derandomize=True, database=None)
+settings.register_profile("fresh", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,10 +23,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.timeout is None:
+        config.option.timeout = patient(float(config.getini("timeout")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole files change places; the tests of a file stay in order."""
+    """Whole files change places; the tests of a file stay in order. A test's own time-out needs patience, too."""
     places = longest_first(_file(item) for item in items)
     items.sort(key=lambda item: places[_file(item)])
+    for item in items if PATIENCE != 1 else ():
+        marker = item.get_closest_marker("timeout")
+        if marker is not None and marker.args:
+            item.add_marker(pytest.mark.timeout(patient(marker.args[0])), append=False)
 
 
 def _file(item: pytest.Item) -> str:

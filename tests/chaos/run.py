@@ -29,10 +29,11 @@ from tests.peers.broker_process import BrokerProcess
 from tests.peers.build import REPOSITORY
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.process import JsonLinesProcess
+from tests.support.patience import patient
 
 ROLES = ("sender", "transactor", "copier", "reader")
 PARTITIONS = [(INPUT, 0)] + [(OUTPUT, each) for each in range(OUTPUT_PARTITIONS)]
-PROGRESS_SECONDS = 90.0
+PROGRESS_SECONDS = patient(90.0)
 PAUSE_SECONDS = 0.02
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
@@ -95,7 +96,7 @@ class Chaos:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers, "log_level": 0})
         topics = [NewTopic(INPUT, 1, 1), NewTopic(OUTPUT, OUTPUT_PARTITIONS, 1)]
         for future in admin.create_topics(topics).values():
-            future.result(20)
+            future.result(patient(20))
 
     def _start(self, role: str) -> None:
         self._lives[role] += 1

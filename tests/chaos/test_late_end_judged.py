@@ -21,10 +21,11 @@ from tests.faults.proxy import FaultProxy
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("late-end-judged")]
 PATIENCE = {"socket.timeout.ms": 1_500}
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = patient(30.0)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def history_of_a_late_end(broker: BrokerProcess, commit: bool) -> Report:
     recorder = HistoryRecorder(events.append, time.monotonic)
     topic = unique("late-end")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(patient(20))
     with FaultProxy(broker.address) as proxy:
         producer = RecordedProducer(recorder, "producer", proxy.bootstrap_servers, topic, **PATIENCE)
         held = proxy.hold("EndTxn", transactional_id=topic)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-PATIENCE_SECONDS = 60.0
+from tests.support.patience import patient
+
+PATIENCE_SECONDS = patient(60.0)
 POLL_SECONDS = 0.05
 PAGE_AT = re.compile(r"page at (http://\S+?:(\d+)/\S*)")
 ACTING = {"X-Fencepost": "1"}

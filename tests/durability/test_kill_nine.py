@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.peers.fencepost_process import FencepostProcess
+from tests.support.patience import patient
 
 KILLS = 50
 TOPIC = "purchases"
@@ -23,8 +24,8 @@ PARTITIONS = 4
 KILL_AFTER_SECONDS = (0.0, 0.2)
 PRODUCED_PER_SECOND = 4_000
 PRODUCE_EVERY_SECONDS = 0.01
-PROGRESS_SECONDS = 30
-LAST_FLUSH_SECONDS = 60
+PROGRESS_SECONDS = patient(30)
+LAST_FLUSH_SECONDS = patient(60)
 VALUE_PADDING = b"." * 200
 
 
@@ -112,11 +113,11 @@ def read_all(bootstrap_servers: str, partition: int) -> Iterator[tuple[int, int]
         {"bootstrap.servers": bootstrap_servers, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
     try:
-        _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=10)
+        _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=patient(10))
         consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING)])
         position = 0
         while position < end:
-            messages = consumer.consume(10_000, timeout=10)
+            messages = consumer.consume(10_000, timeout=patient(10))
             assert messages, f"{TOPIC}-{partition}: nothing to read at {position} of {end}"
             for message in messages:
                 assert message.error() is None, message.error()
@@ -138,7 +139,7 @@ def test_fifty_kills_under_load_lose_repeat_and_reorder_nothing(tmp_path: Path) 
     settings = {"log.segment.bytes": "1000000", "log.flush.offset.checkpoint.interval.ms": "500"}
     with FencepostProcess(settings, tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(patient(10))
         load = Load(broker.bootstrap_servers)
         load.start()
         try:

@@ -21,11 +21,12 @@ import pytest
 from tests.peers.batches import batch
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.raw import RawClient
+from tests.support.patience import patient
 
 TOPIC = "purchases"
 CALLS = "fdatasync,fsync,syncfs,sync_file_range,pwrite64,pwritev,write,writev,sendto,sendmsg"
 MARK = b"traced-record"
-ATTACH_TIMEOUT_SECONDS = 20.0
+ATTACH_TIMEOUT_SECONDS = patient(20.0)
 
 FINISHED = re.compile(
     r"^(?P<pid>\d+) +(?P<time>\d+\.\d+) (?P<call>\w+)\((?P<target>[^,)]*)(?P<rest>.*)= (?P<result>-?\d+)"
@@ -95,7 +96,7 @@ def traced(strace: str, pid: int, output: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(10)
+        process.wait(patient(10))
         if process.stderr is not None:
             process.stderr.close()
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
+from tests.support.patience import patient
+
 INPUT_PARTITIONS = 4
 OUTPUT_PARTITIONS = 3
 KEYS = 40
-SEED_TIMEOUT_SECONDS = 60
+SEED_TIMEOUT_SECONDS = patient(60)
 
 
 @dataclass(frozen=True, slots=True)

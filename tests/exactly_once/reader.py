@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.exactly_once.loops import OUTPUT_PARTITIONS, Input, Loop
+from tests.support.patience import patient
 
 NETWORK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "socket.timeout.ms": 5_000, "log_level": 0}
-WHOLE_READ_SECONDS = 60
+WHOLE_READ_SECONDS = patient(60)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from tests.peers.build import REPOSITORY
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.process import ChildFailed, Event, JsonLinesProcess
 from tests.peers.raw import RawClient
+from tests.support.patience import patient
 
 COPIERS = 2
-STALL_SECONDS = 45
+STALL_SECONDS = patient(45)
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.05
 # What a copier had sent before it was put to sleep has reached the log by then.
@@ -164,7 +165,7 @@ class Run:
         topics += [NewTopic(output, OUTPUT_PARTITIONS, 1) for output in self._loop.outputs]
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for future in admin.create_topics(topics).values():
-            future.result(20)
+            future.result(patient(20))
         inputs = make_inputs(self._loop, self._size.inputs, self._random)
         produce_inputs(bootstrap, self._loop, inputs)
         self.result.input_ends = end_offsets(bootstrap, self._input_partitions(), "read_committed")

@@ -9,9 +9,11 @@ import aiokafka
 import confluent_kafka
 import pytest
 
+from tests.support.patience import patient
+
 PATIENCE_MS = 700
 """How long they wait for an answer before they try again on another connection."""
-TOTAL_SECONDS = 20
+TOTAL_SECONDS = patient(20)
 # What the libraries leave behind when their connections break.
 FORGIVEN = [
     pytest.mark.filterwarnings(f"ignore::{kind}")
@@ -85,7 +87,7 @@ class KafkaPython:
             bootstrap_servers=bootstrap,
             transactional_id=transactional_id,
             request_timeout_ms=PATIENCE_MS,
-            delivery_timeout_ms=TOTAL_SECONDS * 1000,
+            delivery_timeout_ms=int(TOTAL_SECONDS * 1000),
             reconnect_backoff_ms=5,
             reconnect_backoff_max_ms=20,
             retry_backoff_ms=20,
@@ -163,7 +165,7 @@ class AioKafka:
             self._run(self._producer.stop())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(5)
+            self._thread.join(patient(5))
             self._loop.close()
 
 

@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.peers import schemas
+from tests.support.patience import patient
 
-WAIT_TIMEOUT_SECONDS = 20.0
+WAIT_TIMEOUT_SECONDS = patient(20.0)
 APIS_WITH_ADDRESSES = {"Metadata", "FindCoordinator", "DescribeCluster"}
 # Every API that a rule may name or that tells addresses.
 KNOWN_APIS = (

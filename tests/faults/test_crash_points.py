@@ -17,6 +17,7 @@ from tests.interop.cases.peer import CLOSED
 from tests.interop.cases.transactional import ABORT, COMMIT, Script
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.xdist_group("crash-points"), *FORGIVEN]
 PARTITIONS = 3
@@ -47,7 +48,7 @@ class Kill:
         self._is_done.set()
 
     def wait(self) -> None:
-        assert self._is_done.wait(10)
+        assert self._is_done.wait(patient(10))
 
 
 Plan = Callable[[FaultProxy, Kill], object]

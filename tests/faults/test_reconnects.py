@@ -16,11 +16,12 @@ from tests.peers.broker_process import BrokerProcess
 from tests.peers.build import require_node
 from tests.peers.clients import KAFKAJS
 from tests.peers.fencepost_process import FencepostProcess
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.timeout(90), *FORGIVEN]
 PROGRAMS = Path(__file__).parent / "programs"
 TRANSACTIONS = 16
-PROGRAM_TIMEOUT_SECONDS = 60
+PROGRAM_TIMEOUT_SECONDS = patient(60)
 
 
 def keep_breaking(proxy: FaultProxy) -> None:

@@ -11,11 +11,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.faults.clients import FORGIVEN, TransactionalClient
 from tests.faults.proxy import FaultProxy
 from tests.faults.scene import ends, events, script, values_of
-from tests.interop.cases.groups import commit, join, stable, sync
+from tests.interop.cases.groups import await_state, commit, join, stable, sync
 from tests.interop.cases.transactional import COMMIT
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.build import REPOSITORY
 from tests.peers.process import JsonLinesProcess
+from tests.support.patience import patient
 
 pytestmark = [pytest.mark.timeout(60), *FORGIVEN]
 
@@ -55,7 +56,7 @@ def test_offsets_of_a_member_whose_generation_is_over_are_refused(
     topic, group = peer.topic(), f"group-{name}"
     # A has the partition, goes silent beyond its session, and B gets it.
     first = stable(peer, group, SessionTimeoutMs=200, RebalanceTimeoutMs=300)
-    time.sleep(0.3)
+    await_state(peer, group, "Empty")
     second = join(peer, group)
     assert sync(peer, group, second, {second["MemberId"]: b"theirs"})["ErrorCode"] == 0
     member = {"GenerationIdOrMemberEpoch": second["GenerationId"], "MemberId": second["MemberId"]}
@@ -87,14 +88,14 @@ def test_a_real_consumer_left_behind_by_a_rebalance_cannot_commit_its_offsets(
     }
     left_behind = Consumer(settings)
     left_behind.subscribe([topic])
-    assert left_behind.poll(10) is not None
+    assert left_behind.poll(patient(10)) is not None
     metadata = left_behind.consumer_group_metadata()
     # It does not poll any more; another member gets the partition.
     successor = Consumer({**settings, "max.poll.interval.ms": 60_000})
     successor.subscribe([topic])
     message = None
     while message is None:
-        message = successor.poll(10)
+        message = successor.poll(patient(10))
     assert message.error() is None
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(10)
@@ -172,7 +173,7 @@ def test_a_reader_of_the_output_that_dies_goes_on_where_it_had_committed(
         reader.subscribe([topic])
         taken: list[bytes] = []
         while len(taken) < 5 and len(seen) + len(taken) < len(sent):
-            message = reader.poll(10)
+            message = reader.poll(patient(10))
             assert message is not None
             if message.error() is None:
                 taken.append(message.value())

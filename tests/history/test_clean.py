@@ -141,6 +141,31 @@ def test_a_final_read_may_begin_where_retention_has_left_something() -> None:
     assert_clean(story)
 
 
+def test_what_deletion_or_compaction_may_have_taken_is_not_missed() -> None:
+    story = Story()
+    story.send("a", P, "superseded", 0)
+    story.send("a", P, "unknown", None, "info")
+    story.send("a", P, "kept", 2)
+    story.poll("reader", p=[(0, "superseded"), (2, "kept")])
+    reading = story.recorder.final_read("final", [P])
+    reading.thinned({P: 2})
+    reading.polled({P: [(2, "kept")]})
+    reading.ok()
+    assert_clean(story)
+
+
+def test_what_lies_behind_all_that_was_thinned_is_missed() -> None:
+    story = Story()
+    for offset, value in enumerate(("deleted", "lost", "kept")):
+        story.send("a", P, value, offset)
+    reading = story.recorder.final_read("final", [P])
+    reading.thinned({P: 1})
+    reading.polled({P: [(2, "kept")]})
+    reading.ok()
+    (finding,) = story.report().findings
+    assert (finding.anomaly, finding.values) == ("lost-write", ("lost",))
+
+
 def test_the_input_of_a_pipeline_may_come_from_elsewhere() -> None:
     story = Story()
     story.transaction("a", (P, "value", 0), polls=[{"i": [(7, "value")]}])

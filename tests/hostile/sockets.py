@@ -12,8 +12,9 @@ from fencepost.wire.batch import build_batch
 from fencepost.wire.catalog import ApiKey, response_class
 from fencepost.wire.framing import read_response, request_frame
 from fencepost.wire.messages import FetchRequest, MetadataRequest, ProduceRequest
+from tests.support.patience import patient
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = patient(20.0)
 MIB = 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

@@ -17,9 +17,10 @@ import pytest
 
 from fencepost.wire.catalog import ApiKey
 from tests.hostile.sockets import Canary, RudeClient, eventually
+from tests.support.patience import patient
 
 COMMAND = [sys.executable, "-c", "from fencepost.cli.main import main; main()", "serve"]
-END_TIMEOUT_SECONDS = 60
+END_TIMEOUT_SECONDS = patient(60)
 LISTENING = re.compile(r"listening on (\S+):(\d+)")
 
 
@@ -210,7 +211,7 @@ def test_metrics_are_served_as_prometheus_text_with_kafkas_names(tmp_path: Path)
 
 
 def metrics_of(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=patient(20)) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
     return {
@@ -233,7 +234,7 @@ def test_the_metrics_port_takes_rubbish_and_goes_on(tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", port), 20) as client, contextlib.suppress(ConnectionError):
                 client.sendall(rubbish)
         with pytest.raises(urllib.error.HTTPError, match="404") as caught:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=20)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=patient(20))
         caught.value.close()
         assert metrics_of(port)["kafka_server_replicamanager_partitioncount"] == 0
         assert broker.end(signal.SIGTERM) == 0

@@ -19,6 +19,7 @@ from tests.peers.broker_process import BrokerProcess
 from tests.peers.dump import Dump, dump, files_of
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.timeout(300)
 SCRIPT = str(Path(sys.executable).with_name("fencepost"))
@@ -139,7 +140,7 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
         assert reason in done.errors
     assert ours(tmp_path, "--transaction", "x").errors.startswith("error: ")
     assert ours().status == 2
-    as_process = subprocess.run([SCRIPT, "dump", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    as_process = subprocess.run([SCRIPT, "dump", str(tmp_path)], capture_output=True, text=True, timeout=patient(60))
     assert (as_process.returncode, as_process.stdout) == (1, "")
     assert "is no directory of a log" in as_process.stderr
 

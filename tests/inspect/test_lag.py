@@ -15,10 +15,11 @@ from fencepost.wire.compression import Codec
 from tests.inspect.scenes import LONG_MS
 from tests.interop_cli.conftest import Command
 from tests.peers.broker_process import BrokerProcess
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.timeout(300)
 Unique = Callable[[str], str]
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = patient(60)
 COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"}
 KEYS = 40
 ATTENTION = 3

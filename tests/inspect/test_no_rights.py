@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peers.fencepost_process import FencepostProcess
+from tests.support.patience import patient
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -30,7 +31,7 @@ def strict() -> Iterator[FencepostProcess]:
 )
 def test_who_has_no_rights_is_told(strict: FencepostProcess, command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-m", "fencepost.cli.main", *command, "--bootstrap-server", strict.bootstrap_servers]
-    ended = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(asked, capture_output=True, text=True, timeout=patient(120))
     assert ended.returncode == 1
     assert "AUTHORIZATION_FAILED" in ended.stderr
     assert "Traceback" not in ended.stderr

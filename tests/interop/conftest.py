@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 
 KINDS: dict[str, type[BrokerProcess]] = {"fencepost": FencepostProcess, "apache": ApacheKafka}
-ADMIN_TIMEOUT_SECONDS = 20
+ADMIN_TIMEOUT_SECONDS = patient(20)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

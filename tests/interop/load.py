@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.peers.broker_process import BrokerProcess
+from tests.support.patience import patient
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1_048_576  # the least that Apache Kafka allows
@@ -16,7 +17,7 @@ RECORDS_PER_CODEC = 1500
 ROUND = 2000
 KEYS = 20
 VALUE = bytes(range(48, 58)) * 60
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = patient(60)
 # A cleaner that looks often, so that the load need not wait for it.
 CONFIGS = {"log.cleaner.backoff.ms": "200"}
 
@@ -53,7 +54,7 @@ def create_topics(broker: BrokerProcess) -> None:
         NewTopic("empty", 1, 1),
     ]
     for future in admin.create_topics(topics).values():
-        future.result(20)
+        future.result(patient(20))
 
 
 def produce(broker: BrokerProcess, topic: str, codec: str, records: Iterator[tuple[bytes | None, bytes | None]]) -> int:
@@ -70,7 +71,7 @@ def produce(broker: BrokerProcess, topic: str, codec: str, records: Iterator[tup
         producer.produce(topic, value, key, partition=count % 2 if topic == "segmented" else 0)
         producer.poll(0)
         count += 1
-    assert producer.flush(40) == 0
+    assert producer.flush(patient(40)) == 0
     return count
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from fencepost import Broker
 from fencepost.embedded import TopicExists
 from fencepost.shell.running_broker import CannotStart
+from tests.support.patience import patient
 
 
 def produce(bootstrap_servers: str, topic: str, values: list[str], partition: int = 0) -> list[int]:
@@ -21,7 +22,7 @@ def produce(bootstrap_servers: str, topic: str, values: list[str], partition: in
     producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value=value, partition=partition, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(patient(30)) == 0
     return offsets
 
 
@@ -31,7 +32,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[str]:
     found: list[str] = []
     try:
         while len(found) < count:
-            messages = consumer.consume(count - len(found), timeout=30)
+            messages = consumer.consume(count - len(found), timeout=patient(30))
             assert messages, f"only {len(found)} of {count} came"
             found += [message.value().decode() for message in messages]
     finally:

@@ -24,13 +24,14 @@ from fencepost.wire.records import read_records
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 from tests.unit.coordinators.calls import GroupCalls, KnownTopics, Topic
 
 pytestmark = pytest.mark.timeout(120)
 
-ANSWER_TIMEOUT_SECONDS = 30.0
+ANSWER_TIMEOUT_SECONDS = patient(30.0)
 # How long a request may take before it counts as parked.
-PARKED_AFTER_SECONDS = 0.4
+PARKED_AFTER_SECONDS = patient(0.4)
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 Say = Callable[[str, Any], None]
 
@@ -100,7 +101,7 @@ class Conversation(GroupCalls):
     def call(self, name: str, request: Any, version: int, client_id: str = "app") -> Answer:
         answer = Answer(lambda: send(self._address, request, version, client_id))
         # Keep the order in which requests are made, whether they are answered or parked.
-        answer._thread.join(0.03)
+        answer._thread.join(patient(0.03))
         return answer
 
     def advance(self, milliseconds: int) -> None:

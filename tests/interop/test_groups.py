@@ -9,11 +9,12 @@ from confluent_kafka.admin import AdminClient
 
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.clients import AIOKAFKA, CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Client, Member, Record
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.timeout(120)
 PARTITIONS = 4
 PER_PARTITION = 10
-SETTLE_TIMEOUT_SECONDS = 40
+SETTLE_TIMEOUT_SECONDS = patient(40)
 
 
 def wave(label: str) -> list[Record]:
@@ -56,7 +57,7 @@ def committed(broker: BrokerProcess, group: str, topic: str) -> dict[int, int]:
     """The committed offsets, asked through a client that has no part in the test."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in range(PARTITIONS)])
-    answer = admin.list_consumer_group_offsets([request])[group].result(20)
+    answer = admin.list_consumer_group_offsets([request])[group].result(patient(20))
     return {each.partition: each.offset for each in answer.topic_partitions}
 
 

@@ -10,11 +10,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.clients import CLIENTS, CONFLUENT, KCAT, Member, Record
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.timeout(120)
 TOPIC = "restarted"
 PARTITIONS = 2
-SETTLE_TIMEOUT_SECONDS = 60
+SETTLE_TIMEOUT_SECONDS = patient(60)
 LASTING = [client for client in CLIENTS if client is not KCAT]  # kcat ends by itself when no broker is there
 
 
@@ -23,7 +24,7 @@ def prepared(broker_kind: type[BrokerProcess]) -> Iterator[BrokerProcess]:
     """A broker of the test's own, with the topic, and with its offsets topic made by a first commit."""
     with broker_kind() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(patient(20))
         outsider = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "outsider"})
         deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
         while True:

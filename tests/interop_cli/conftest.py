@@ -14,9 +14,10 @@ import pytest
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 
 KINDS: dict[str, type[BrokerProcess]] = {"fencepost": FencepostProcess, "apache": ApacheKafka}
-COMMAND_TIMEOUT_SECONDS = 60
+COMMAND_TIMEOUT_SECONDS = patient(60)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

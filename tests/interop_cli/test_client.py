@@ -26,6 +26,7 @@ from fencepost.client.connection import connect
 from tests.interop_cli.conftest import KINDS
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.process import WAIT_TIMEOUT_SECONDS
+from tests.support.patience import patient
 
 ADD_PARTITIONS_TO_TXN: Api[object, object] = Api("AddPartitionsToTxn", 24, 0, 5)
 
@@ -42,7 +43,7 @@ def test_the_plain_face_produces_and_reads(broker: BrokerProcess, topic: str) ->
             producer.send(topic, b"%d" % at, key=b"k", headers=[("n", b"%d" % at)], timestamp_ms=1_700_000_000_000 + at)
             for at in range(10)
         ]
-        assert [future.result(20).offset for future in acknowledged] == list(range(10))
+        assert [future.result(patient(20)).offset for future in acknowledged] == list(range(10))
         partition = acknowledged[0].result().partition
     with PartitionReader(broker.bootstrap_servers) as reader:
         reader.assign({TopicPartition(topic, partition): 7})
@@ -69,9 +70,9 @@ def test_one_record_refused_does_not_harm_its_neighbours(broker: BrokerProcess, 
         large = producer.send(topic, b"x" * 3_000_000, partition=0)
         small = producer.send(topic, b"small", partition=0)
         with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE") as failed:
-            large.result(20)
+            large.result(patient(20))
         assert not failed.value.may_be_written
-        assert small.result(20).offset == 0
+        assert small.result(patient(20)).offset == 0
 
 
 def test_records_are_deleted_and_offsets_listed(broker: BrokerProcess, topic: str) -> None:
@@ -115,7 +116,7 @@ def test_aborted_transactions_are_not_read_and_markers_are_passed(broker: Broker
         producer.begin_transaction()
         for at in range(3):
             producer.produce(topic, b"%d.%d" % (number, at), partition=0)
-        producer.flush(20)  # an abort would drop what librdkafka has not sent yet
+        producer.flush(patient(20))  # an abort would drop what librdkafka has not sent yet
         if number % 2:
             producer.abort_transaction(30)
         else:
@@ -126,9 +127,9 @@ def test_aborted_transactions_are_not_read_and_markers_are_passed(broker: Broker
     # An open transaction holds back what comes after it, and the reader ends before it.
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush(20)
+    producer.flush(patient(20))
     with Producer(broker.bootstrap_servers) as other:
-        other.send(topic, b"behind", partition=0).result(20)
+        other.send(topic, b"behind", partition=0).result(patient(20))
     assert values(broker, topic, isolation_level=IsolationLevel.READ_COMMITTED) == committed
     assert values(broker, topic)[-2:] == [b"open", b"behind"]
     producer.abort_transaction(30)
@@ -158,6 +159,6 @@ def test_a_producer_outlives_a_killed_broker_without_loss_duplicate_or_disorder(
                         await asyncio.to_thread(lambda: (broker.kill(), broker.start()))
                 return [(await future).offset for future in futures]
 
-        offsets = asyncio.run(asyncio.wait_for(produce(), 100))
+        offsets = asyncio.run(asyncio.wait_for(produce(), patient(100)))
         assert offsets == list(range(count))
         assert values(broker, name) == [b"%d" % number for number in range(count)]

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from tests.interop_cli.conftest import Command
 from tests.peers.broker_process import BrokerProcess
+from tests.support.patience import patient
 
 
 def test_lines_come_back_in_order(command: Command, unique: Callable[[str], str]) -> None:
@@ -28,7 +29,7 @@ def test_keys_go_where_other_clients_put_them(command: Command, broker: BrokerPr
     librdkafka = Producer({"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2"})
     for key in keys:
         librdkafka.produce(topic, b"theirs", key=key.encode())
-    librdkafka.flush(20)
+    librdkafka.flush(patient(20))
     records = command("consume", topic, "--json").json_lines
     placed = {
         who: {one["key"]: one["partition"] for one in records if one["value"] == who} for who in ("ours", "theirs")
@@ -88,7 +89,7 @@ def test_following_shows_what_comes_until_interrupted(command: Command, topic: s
             assert reader.stdout.readline() == f"{text}\n"
     finally:
         reader.send_signal(signal.SIGINT)
-    _, errors = reader.communicate(timeout=20)
+    _, errors = reader.communicate(timeout=patient(20))
     assert reader.returncode == 130
     assert errors == ""
 
@@ -99,7 +100,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(command: Command
     assert reader.stdout is not None
     assert reader.stdout.readline().endswith("x\n")
     reader.stdout.close()
-    assert reader.wait(timeout=20) == 0
+    assert reader.wait(timeout=patient(20)) == 0
     assert reader.stderr is not None
     assert reader.stderr.read() == ""
     reader.stderr.close()
@@ -137,8 +138,8 @@ def test_a_slow_pipe_is_written_as_it_comes(command: Command, topic: str) -> Non
             assert reader.stdout.readline() == f"{text}\n"
     finally:
         reader.send_signal(signal.SIGINT)
-    reader.communicate(timeout=20)
-    output, errors = writer.communicate("three", timeout=20)
+    reader.communicate(timeout=patient(20))
+    output, errors = writer.communicate("three", timeout=patient(20))
     assert (writer.returncode, errors) == (0, "")
     assert json.loads(output)["records"] == 3
 
@@ -149,7 +150,7 @@ def test_a_writer_whose_input_never_ends_can_be_interrupted(command: Command, to
     assert writer.stdin is not None
     writer.stdin.write("one\n")
     writer.stdin.flush()
-    assert reader.communicate(timeout=20)[0] == "one\n"
+    assert reader.communicate(timeout=patient(20))[0] == "one\n"
     writer.send_signal(signal.SIGINT)
-    assert writer.wait(timeout=20) == 130
+    assert writer.wait(timeout=patient(20)) == 130
     assert writer.communicate()[1] == ""

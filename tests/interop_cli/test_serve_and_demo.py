@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop_cli.conftest import Command
+from tests.support.patience import patient
 
-STOP_TIMEOUT_SECONDS = 20
+STOP_TIMEOUT_SECONDS = patient(20)
 Start = Callable[..., tuple["subprocess.Popen[str]", list[str]]]
 
 

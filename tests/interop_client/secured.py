@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.peers.kafka import ApacheKafka
+from tests.support.patience import patient
 
 USER, PASSWORD = "alice", "it's, a=secret"
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL", "SSL", "SHORT")
@@ -68,7 +69,7 @@ class SecuredKafka(ApacheKafka):
         # One call takes each user once.
         for one in wanted:
             for future in admin.alter_user_scram_credentials([one]).values():
-                future.result(20)
+                future.result(patient(20))
         return self
 
     def _write_properties(self) -> Path:

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from fencepost.client import Admin, IsolationLevel, PartitionReader, Producer, TopicPartition
 from tests.interop_client.conftest import CONFIGS, create_topic, require_transactions
 from tests.peers.broker_process import BrokerProcess
+from tests.support.patience import patient
 
 PURCHASES, KEYS, PARTITIONS = 6_000, 11, 3
 LOOP_KILLS, BROKER_KILLS = 5, 2
-DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = patient(100)
 
 LOOP = """
 import sys

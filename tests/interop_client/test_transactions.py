@@ -29,6 +29,7 @@ from fencepost.wire.errors import ErrorCode
 from tests.interop_client.conftest import CONFIGS, committed, create_topic, require_transactions, written
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.raw import RawClient
+from tests.support.patience import patient
 
 TV1, TV2 = TransactionProtocol.TV1, TransactionProtocol.TV2
 
@@ -109,7 +110,7 @@ def test_an_exception_aborts_and_the_producer_goes_on(
         unsent = transaction.send(topic, b"dropped", partition=0)
         _ = 1 / 0
     with pytest.raises(TransactionAborted):
-        unsent.result(10)
+        unsent.result(patient(10))
     with client.transaction(f"tx-{topic}") as transaction:
         transaction.send(topic, b"kept", partition=0)
     wait_until(lambda: committed(broker, topic) == [b"kept"])
@@ -121,7 +122,7 @@ def test_only_tv2_takes_a_new_epoch_with_every_transaction(
     identities = []
     for number in range(3):
         with client.transaction(f"tx-{topic}", protocol=protocol) as transaction:
-            transaction.send(topic, b"%d" % number, partition=0).result(20)
+            transaction.send(topic, b"%d" % number, partition=0).result(patient(20))
             transaction.send(topic, b"again %d" % number, partition=0)
             identities.append(transaction.identity)
     assert len({identity.producer_id for identity in identities}) == 1
@@ -182,7 +183,7 @@ def test_who_takes_an_id_over_fences_its_holder_and_ends_what_it_had_open(
     old = client.producer(f"tx-{topic}", protocol=protocol)
     old.init()
     old.begin()
-    old.send(topic, b"zombie", partition=0).result(20)
+    old.send(topic, b"zombie", partition=0).result(patient(20))
     with Client(broker.bootstrap_servers) as other:
         with other.transaction(f"tx-{topic}", protocol=protocol) as transaction:
             transaction.send(topic, b"successor", partition=0)
@@ -209,7 +210,7 @@ def test_a_late_record_of_a_fenced_producer_is_refused(
     old = client.producer(f"tx-{topic}", protocol=protocol)
     old.init()
     old.begin()
-    old.send(topic, b"before", partition=0).result(20)
+    old.send(topic, b"before", partition=0).result(patient(20))
     client_two = Client(broker.bootstrap_servers)
     client_two.init_producer_id(f"tx-{topic}")
     old.send(topic, b"late", partition=0)
@@ -233,7 +234,7 @@ def test_a_transaction_that_timed_out_ends_a_tv1_producer_and_not_a_tv2_one(
         pytest.raises(expected),
         client.transaction(transactional_id, protocol=protocol, transaction_timeout_ms=500) as transaction,
     ):
-        transaction.send(topic, b"slow", partition=0).result(20)
+        transaction.send(topic, b"slow", partition=0).result(patient(20))
         wait_until(lambda: described(broker, transactional_id)["TransactionState"] == "CompleteAbort")
     if protocol is TV2:
         with client.transaction(transactional_id) as transaction:
@@ -285,7 +286,7 @@ def test_other_processes_write_in_a_transaction_by_its_handle(
                     input=pickle.dumps(handle).hex() + "\n",
                     capture_output=True,
                     text=True,
-                    timeout=60,
+                    timeout=patient(60),
                 )
                 for partition in range(3)
             ]
@@ -302,7 +303,7 @@ def test_another_process_can_end_a_transaction_by_its_handle(
     opened = client.producer(f"tx-{topic}", protocol=protocol)
     opened.init()
     opened.begin()
-    opened.send(topic, b"one", partition=0).result(20)
+    opened.send(topic, b"one", partition=0).result(patient(20))
     handle = pickle.loads(pickle.dumps(opened.handle()))
     with Client(broker.bootstrap_servers) as other:
         ending = other.step_into(handle)
@@ -364,7 +365,7 @@ def test_a_producer_changes_to_tv2_when_the_cluster_does(
             finalize(broker, 2)
             # The feature is learned with a new connection; the broker is restarted in the midst of a transaction.
             producer.begin()
-            producer.send(topic, b"2", partition=0).result(20)
+            producer.send(topic, b"2", partition=0).result(patient(20))
             broker.kill()
             broker.start()
             producer.commit()

@@ -5,12 +5,14 @@ from typing import Any
 from fencepost.broker import markers
 from fencepost.broker.cluster_metadata import ClusterMetadata
 from fencepost.broker.durability import GroupCommit
+from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
+from fencepost.broker.security.authorizer import Authorizer
 from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
-from fencepost.log import open_transactions, partition_log, producer_checks, producers, recovery, segment
+from fencepost.log import compaction, open_transactions, partition_log, producer_checks, producers, recovery, segment
 from fencepost.wire.errors import ErrorCode
 from tests.mutants import directed
 from tests.mutants.patching import Mutant, instead, nothing
@@ -243,14 +245,31 @@ def _snapshot_without_open(good: Any) -> Any:
     return load
 
 
-def _ids_only_in_memory(good: Any) -> Any:
-    def commit(self: Any, change: dict[str, Any]) -> None:
-        if change["op"] == "producer_ids":
-            self._apply(change)
-        else:
-            good(self, change)
+# Administration
 
-    return commit
+
+def _only_in_memory(*operations: str) -> Any:
+    """Changes of these kinds count and are not journaled."""
+
+    def broken(good: Any) -> Any:
+        def commit(self: Any, change: dict[str, Any]) -> None:
+            if change["op"] in operations:
+                self._apply(change)
+            else:
+                good(self, change)
+
+        return commit
+
+    return broken
+
+
+def _keeps_the_oldest(good: Any) -> Any:
+    """Of a key that was written again, everything but the newest record stays."""
+
+    def is_newest(self: Any, key: bytes, offset: int) -> bool:
+        return not good(self, key, offset) or self._offsets.get(key) is None
+
+    return is_newest
 
 
 def _open_to_any_id(good: Any) -> Any:
@@ -289,7 +308,7 @@ MUTANTS = [
     Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
            [(_Producers, "load_snapshot", _snapshot_without_open)]),
     Mutant("reuse-producer-ids", "blocks of producer ids are not journaled",
-           [(ClusterMetadata, "_commit", _ids_only_in_memory)]),
+           [(ClusterMetadata, "_commit", _only_in_memory("producer_ids"))]),
     Mutant("stable-offset-off-by-one", "the last stable offset is one too far",
            [(_Log, "last_stable_offset", _stable_one_too_far)]),
     Mutant("stable-offset-is-high-watermark", "readers of committed records see undecided ones",
@@ -347,5 +366,22 @@ MUTANTS = [
            [(commits, "check_commit", _any_member_in_transactions)]),
     Mutant("unstable-offsets-shown", "OffsetFetch with require_stable does not wait for open transactions",
            [(OffsetStore, "is_pending", instead(lambda *arguments: False))], directed.pending_offsets_are_unstable),
+    Mutant("deletions-not-journaled", "a deleted topic is back after a restart",
+           [(ClusterMetadata, "_commit", _only_in_memory("delete_topic"))]),
+    Mutant("widening-not-journaled", "new partitions are gone after a restart",
+           [(ClusterMetadata, "_commit", _only_in_memory("set_partitions"))]),
+    Mutant("settings-not-journaled", "changed settings are gone after a restart",
+           [(ClusterMetadata, "_commit", _only_in_memory("set_config"))]),
+    Mutant("rules-not-journaled", "access rules are gone after a restart",
+           [(ClusterMetadata, "_commit", _only_in_memory("add_acls", "remove_acls"))]),
+    Mutant("rules-not-asked", "new access rules change nothing", [(Authorizer, "add", nothing)]),
+    Mutant("settings-not-applied", "a log goes by its old settings until a restart",
+           [(Node, "_apply_topic_config", nothing)]),
+    Mutant("deleted-records-return", "DeleteRecords is answered before the new log start is durable",
+           [(Node, "write_checkpoints", nothing)]),
+    Mutant("compaction-keeps-the-oldest", "compaction drops the newest value of a key",
+           [(compaction.KeyMap, "is_newest", _keeps_the_oldest)]),
+    Mutant("compaction-trusts-aborted", "compaction takes aborted records for committed ones",
+           [(compaction.CleanedTransactions, "on_data", instead(lambda *arguments: False))]),
 ]  # fmt: skip
 assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 24

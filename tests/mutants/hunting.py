@@ -1,5 +1,6 @@
-"""Kill a mutant: by the first seed whose simulation goes wrong, else by its own check."""
+"""Kill a mutant: by the first seed that goes wrong, and does not with the good broker, else by its own check."""
 
+import functools
 import time
 from typing import NamedTuple
 
@@ -21,18 +22,25 @@ class Kill(NamedTuple):
 
 def hunt(mutant: Mutant, seeds: range, seconds: int = SECONDS) -> Kill:
     begun = time.process_time()
-    with broken(mutant):
-        for seed in seeds:
+    for seed in seeds:
+        with broken(mutant):
             anomalies = run_seed(seed, seconds).anomalies
-            if anomalies:
-                return Kill(mutant.name, seed, _reason(anomalies[0]), time.process_time() - begun, True)
-        if mutant.check is not None:
-            try:
+        if anomalies and is_survived(seed, seconds):
+            return Kill(mutant.name, seed, _reason(anomalies[0]), time.process_time() - begun, True)
+    if mutant.check is not None:
+        try:
+            with broken(mutant):
                 mutant.check()
-            except Exception as error:
-                by = f"{mutant.check.__name__} ({type(error).__name__})"
-                return Kill(mutant.name, None, by, time.process_time() - begun, True)
+        except Exception as error:
+            by = f"{mutant.check.__name__} ({type(error).__name__})"
+            return Kill(mutant.name, None, by, time.process_time() - begun, True)
     return Kill(mutant.name, None, "", time.process_time() - begun, False)
+
+
+@functools.cache
+def is_survived(seed: int, seconds: int) -> bool:
+    """Whether the good broker lives through a seed. One that it does not proves nothing of a mutant."""
+    return not run_seed(seed, seconds).anomalies
 
 
 def hunt_number(job: tuple[int, int]) -> Kill:

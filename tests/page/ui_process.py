@@ -9,8 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_TIMEOUT_SECONDS = 60.0
-STOP_TIMEOUT_SECONDS = 30.0
+from tests.support.patience import patient
+
+START_TIMEOUT_SECONDS = patient(60.0)
+STOP_TIMEOUT_SECONDS = patient(30.0)
 PAGE_AT = re.compile(r"page at (http://\S+)\n")
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-START_TIMEOUT_SECONDS = 60.0
-STOP_TIMEOUT_SECONDS = 60.0
+from tests.support.patience import patient
+
+START_TIMEOUT_SECONDS = patient(60.0)
+STOP_TIMEOUT_SECONDS = patient(60.0)
 POLL_INTERVAL_SECONDS = 0.02
 LOG_SHOWN_BYTES = 6_000
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.peers.build import BUILD, PEERS, require_java
 from tests.peers.process import JsonLinesProcess
+from tests.support.patience import patient
 
-TOOL_TIMEOUT_SECONDS = 90
+TOOL_TIMEOUT_SECONDS = patient(90)
 
 # Where a JVM lives for seconds the first compiler tier and one collector thread are fastest.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

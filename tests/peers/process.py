@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests.support.patience import patient
+
 Event = dict[str, Any]
-WAIT_TIMEOUT_SECONDS = 40.0
-STOP_TIMEOUT_SECONDS = 20.0
+WAIT_TIMEOUT_SECONDS = patient(40.0)
+STOP_TIMEOUT_SECONDS = patient(20.0)
 OUTPUT_SHOWN_LINES = 60
 
 

@@ -8,8 +8,9 @@ from typing import Any, Self
 from tests.peers import schemas
 from tests.peers.batches import BatchHeader, read_headers
 from tests.peers.schemas import Message
+from tests.support.patience import patient
 
-ANSWER_TIMEOUT_SECONDS = 20.0
+ANSWER_TIMEOUT_SECONDS = patient(20.0)
 
 
 class ConnectionClosed(Exception):

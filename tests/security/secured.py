@@ -16,6 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import _command
+from tests.support.patience import patient
 
 USER, PASSWORD = "alice", "it's, a=secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -216,4 +217,4 @@ def java_properties(broker: SecuredFencepost, listener: str, mechanism: str = ""
 
 
 def openssl(*arguments: object, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["openssl", *map(str, arguments)], input=text, capture_output=True, timeout=60)
+    return subprocess.run(["openssl", *map(str, arguments)], input=text, capture_output=True, timeout=patient(60))

@@ -24,10 +24,11 @@ from tests.security.secured import (
     java_properties,
     own_options,
 )
+from tests.support.patience import patient
 
 WAYS = [("SSL", ""), *(("SASL_SSL", mechanism) for mechanism in MECHANISMS)]
 VALUES = {b"first", b"last"}
-SECONDS = 60.0
+SECONDS = patient(60.0)
 
 
 def topic_for(client: str, listener: str, mechanism: str) -> str:
@@ -149,7 +150,7 @@ def test_python_clients_write_and_read_by_every_mechanism(broker: SecuredFencepo
         for listener, mechanism in WAYS
     ]
     command = [sys.executable, "-m", "tests.security.python_clients", client, json.dumps(ways)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=REPOSITORY)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(110), cwd=REPOSITORY)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert answers == [{"topic": way["topic"], "values": ["first", "last"]} for way in ways], done.stderr[-3000:]
 

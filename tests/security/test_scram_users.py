@@ -18,9 +18,10 @@ from fencepost.client.sasl import AuthenticationFailed
 from fencepost.wire.scram import ITERATIONS_MIN
 from tests.peers.raw import RawClient
 from tests.security.secured import USER, SecuredFencepost
+from tests.support.patience import patient
 
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"}
-SECONDS = 60.0
+SECONDS = patient(60.0)
 UNACCEPTABLE_CREDENTIAL = 93
 
 

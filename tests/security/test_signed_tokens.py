@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from fencepost.client import Admin
 from fencepost.client.sasl import AuthenticationFailed
 from tests.security.secured import SecuredFencepost, own_options
+from tests.support.patience import patient
 
 LISTENER = "SASL_SSL"
 AUDIENCE = "kafka"
 LIFE_SECONDS = 600
 REFRESH_MS = 200
-SECONDS = 60.0
+SECONDS = patient(60.0)
 COORDINATE_BYTES = 32
 
 

@@ -19,8 +19,9 @@ from fencepost.settings import InvalidSetting
 from fencepost.shell.running_broker import CannotStart
 from tests.peers.raw import RawClient
 from tests.security.secured import Authority, SecuredFencepost, own_options
+from tests.support.patience import patient
 
-SECONDS = 60.0
+SECONDS = patient(60.0)
 
 
 def shake_hands(broker: SecuredFencepost, listener: str, context: ssl.SSLContext, name: str = "localhost") -> bytes:

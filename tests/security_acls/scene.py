@@ -16,11 +16,12 @@ from tests.interop.cases.peer import SETTLING, error_codes
 from tests.peers.fencepost_process import FencepostProcess, _command
 from tests.peers.kafka import ApacheKafka
 from tests.peers.raw import RawClient
+from tests.support.patience import patient
 
 PASSWORD = "secret"
 ASKING = "SASL_PLAINTEXT"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-SETTLE_TIMEOUT_SECONDS = 30.0
+SETTLE_TIMEOUT_SECONDS = patient(30.0)
 LISTENING = re.compile(r"listening on ([0-9.]+:\d+)")
 
 

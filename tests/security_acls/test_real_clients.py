@@ -11,6 +11,7 @@ from fencepost.wire.errors import ErrorCode
 from tests.peers.raw import RawClient
 from tests.security_acls.scene import PASSWORD, AskingFencepost, Right, grant
 from tests.security_acls.test_known_attacks import make_topic
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -20,7 +21,7 @@ OP, TOPIC, GROUP, ID = (
     ResourceType.GROUP,
     ResourceType.TRANSACTIONAL_ID,
 )
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = patient(60)
 
 
 def options(broker: AskingFencepost, user: str) -> dict[str, Any]:

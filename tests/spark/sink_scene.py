@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 from fencepost.client import Admin, NewTopic, Producer
 from tests.peers.broker_process import BrokerProcess
 from tests.spark.sessions import has_source
+from tests.support.patience import patient
 
 _serial = itertools.count()
 
@@ -105,13 +106,13 @@ def read(servers: str, topics: Iterable[str], isolation: str) -> list[Seen]:
         wanted = [
             TopicPartition(topic, partition, 0)
             for topic in topics
-            for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions
+            for partition in consumer.list_topics(topic, timeout=patient(60)).topics[topic].partitions
         ]
         consumer.assign(wanted)
         open_ones = {(each.topic, each.partition) for each in wanted}
         found: dict[tuple[str, int], list[Seen]] = collections.defaultdict(list)
         while open_ones:
-            message = consumer.poll(60)
+            message = consumer.poll(patient(60))
             assert message is not None, f"the reader heard nothing of {open_ones} for a minute"
             where = message.topic(), message.partition()
             if message.error() is not None:

@@ -14,10 +14,11 @@ from pathlib import Path
 import pyspark
 
 from tests.spark.chaos.processes import signal_all
+from tests.support.patience import patient
 
 HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
-START_SECONDS = 120
+START_SECONDS = patient(120)
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 URL = re.compile(r"Starting Spark master at (spark://\S+)")

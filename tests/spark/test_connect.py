@@ -15,10 +15,11 @@ from tests.peers.build import require_java
 from tests.peers.fencepost_process import FencepostProcess
 from tests.spark.chaos.examples import INPUT_PARTITIONS, OUTPUT_PARTITIONS, SHOP, encode
 from tests.spark.sink_scene import Seen, read
+from tests.support.patience import patient
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 PURCHASES = 200
-TIMEOUT_SECONDS = 500
+TIMEOUT_SECONDS = patient(500)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.extras import require_arrow
+from tests.support.patience import patient
 
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
@@ -106,7 +107,7 @@ def invoices(broker: BrokerProcess) -> Counter[str]:
         consumer.subscribe(["invoices"])
         ended: set[int] = set()
         while len(ended) < 2:
-            message = consumer.poll(60)
+            message = consumer.poll(patient(60))
             assert message is not None, "nothing came for a minute"
             if message.error() is None:
                 found[message.value().decode()] += 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.extras import require_arrow
+from tests.support.patience import patient
 
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
@@ -77,7 +78,7 @@ def invoices(broker: SecuredFencepost) -> list[int]:
     ended: set[int] = set()
     try:
         while len(ended) < 2:
-            message = consumer.poll(60)
+            message = consumer.poll(patient(60))
             assert message is not None, "nothing came for a minute"
             if message.error():
                 ended.add(message.partition())

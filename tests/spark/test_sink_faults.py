@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.extras import require_arrow
+from tests.support.patience import patient
 
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
@@ -141,9 +142,9 @@ def test_running_out_of_time_names_the_setting(scene: Scene, proxy: FaultProxy) 
     late = proxy.hold("TxnOffsetCommit")
 
     def release_when_aborted() -> None:
-        late.caught.wait(300)
+        late.caught.wait(patient(300))
         # The broker has aborted what was written: its end is stable again, and nothing of it is to be seen.
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + patient(300)
         while time.monotonic() < deadline and stable_end(scene, invoices) == 0:
             time.sleep(0.05)
         late.release()
@@ -243,7 +244,7 @@ def test_a_group_with_members_is_refused(scene: Scene) -> None:
     consumer = Consumer({"bootstrap.servers": scene.servers, "group.id": scene.name, "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([purchases])
-        assert consumer.poll(60) is not None
+        assert consumer.poll(patient(60)) is not None
         refused(scene, invoices, "has members")
     finally:
         consumer.close()

@@ -6,8 +6,9 @@ import subprocess
 import pytest
 
 from tests.peers.build import BUILD, REPOSITORY, missing, set_up
+from tests.support.patience import patient
 
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = patient(600)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)

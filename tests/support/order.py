@@ -24,7 +24,7 @@ SECONDS = {
     "tests/spark/test_source_reader.py": 15,
     "tests/durability/test_kill_nine.py": 90,
     "tests/exactly_once/test_loops.py": 80,
-    "tests/simulation/test_seeds.py": 60,
+    "tests/simulation/test_seeds.py": 75,
     "tests/interop/test_groups.py": 60,
     "tests/page": 60,
     "tests/security": 60,

@@ -103,5 +103,6 @@ def _show(summary: "Summary") -> None:
         ],
     )
     print_table(("fault", "hits"), list(figures["hits"].items()))
+    print_table(("administration", "times"), list(figures["administration"].items()))
     if summary.seeds == 1 and not summary.failures:
         print("no anomalies")

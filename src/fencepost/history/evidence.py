@@ -30,10 +30,12 @@ class Entry:
 
 
 class PartitionEvidence:
-    __slots__ = ("acknowledged", "attempts", "conflicts", "entries", "misread", "name")
+    __slots__ = ("acknowledged", "attempts", "conflicts", "entries", "misread", "name", "thinned_below")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, thinned_below: int = 0) -> None:
         self.name = name
+        self.thinned_below = thinned_below
+        """Records below this offset may have been deleted or compacted."""
         self.attempts: dict[Value, Send] = {}
         """The last attempt to send each value; `Send.earlier` leads to the others."""
         self.acknowledged: dict[int, Send] = {}
@@ -51,6 +53,10 @@ class PartitionEvidence:
 
     def dispute(self, offset: int, values: tuple[Value, Value], by: tuple[Operation, Operation]) -> None:
         self.conflicts.setdefault(offset, {}).setdefault(values, by)
+
+    def may_be_gone(self, offset: int | None) -> bool:
+        """Whether what stands there, or nobody knows where, may have been deleted."""
+        return offset < self.thinned_below if offset is not None else self.thinned_below > 0
 
     def visible_offsets(self, isolation: str) -> list[int]:
         """Offsets at which a reader of this isolation level must be given something."""
@@ -76,7 +82,7 @@ class Evidence:
     def partition(self, name: str) -> PartitionEvidence:
         found = self.partitions.get(name)
         if found is None:
-            found = self.partitions[name] = PartitionEvidence(name)
+            found = self.partitions[name] = PartitionEvidence(name, self.history.thinned.get(name, 0))
         return found
 
     def _take_send(self, send: Send) -> None:

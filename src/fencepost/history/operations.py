@@ -11,8 +11,8 @@ A history is a sequence of events, one JSON object per line, in the order in whi
 
 Each may list in `do` what the operation does: ["send", partition, value], ["poll", {partition: [[offset, value],
 ...]}], ["passed", {partition: offset}], ["offsets", group, {partition: offset}], ["fetched", group, {partition:
-offset}], ["rebalanced", [partition, ...]]. The last event may give the offsets of the sends, in their order, in
-`offsets`.
+offset}], ["rebalanced", [partition, ...]], ["thinned", {partition: offset}]. The last event may give the offsets of
+the sends, in their order, in `offsets`.
 
 The place of an event in the sequence is its time: what was told earlier happened earlier.
 """

@@ -4,8 +4,8 @@ import heapq
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class History:
     events: int
     passed: Sequence[tuple[int, Operation, Passed]] = ()
     """Likewise, where readers stood after a poll."""
+    thinned: Mapping[str, int] = field(default_factory=dict)
+    """By partition, the offset below which records may have been deleted or compacted."""
 
     def count(self) -> Counter[tuple[str, str]]:
         return Counter((each.kind.value, each.outcome.value) for each in self.operations)
@@ -73,7 +75,7 @@ def read_events(events: Iterable[dict[str, Any]]) -> History:
             raise HistoryError(f"event {place + 1}: {problem}: {json.dumps(event, default=str)[:200]}") from None
         count = place + 1
     reader.finish()
-    return History(reader.operations, reader.polls, count, reader.passed)
+    return History(reader.operations, reader.polls, count, reader.passed, reader.thinned)
 
 
 class _Reader:
@@ -81,6 +83,7 @@ class _Reader:
         self.operations: list[Operation] = []
         self.polls: list[tuple[int, Operation, Polled]] = []
         self.passed: list[tuple[int, Operation, Passed]] = []
+        self.thinned: dict[str, int] = {}
         self._open: dict[str, Operation] = {}
         self._sessions: dict[str, int] = {}
 
@@ -123,6 +126,9 @@ class _Reader:
             elif micro_operation[0] == "passed":
                 passed = {sys.intern(partition): int(offset) for partition, offset in micro_operation[1].items()}
                 self.passed.append((place, operation, passed))
+            elif micro_operation[0] == "thinned":
+                for partition, offset in micro_operation[1].items():
+                    self.thinned[partition] = max(self.thinned.get(partition, 0), int(offset))
             else:
                 _do(operation, micro_operation)
         offsets = event.get("offsets")
@@ -179,4 +185,4 @@ def _do(operation: Operation, micro_operation: list[Any]) -> None:
     elif what == "rebalanced":
         operation.rebalanced |= frozenset(micro_operation[1])
     else:
-        raise ValueError(f"{what!r} is none of send, poll, passed, offsets, fetched, rebalanced")
+        raise ValueError(f"{what!r} is none of send, poll, passed, offsets, fetched, rebalanced, thinned")

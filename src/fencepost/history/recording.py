@@ -137,6 +137,11 @@ class RecordedOperation:
         """Meanwhile these partitions came or went: what was polled from them need not be contiguous."""
         self._step(["rebalanced", sorted(partitions)])
 
+    def thinned(self, offsets: Mapping[str, int]) -> None:
+        """By retention, compaction or on request, any record below these offsets may be gone. What is missing there, or
+        was sent to such a partition and never acknowledged, is not judged."""
+        self._step(["thinned", dict(offsets)])
+
     def ending(self, commit: bool) -> None:
         """About to ask for the end of the transaction. One that never says so was never asked to commit."""
         self._tell("end", commit=commit)

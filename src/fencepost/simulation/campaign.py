@@ -28,6 +28,7 @@ class Summary:
     wall_seconds: float = 0.0
     transactions: Counter[str] = dataclasses.field(default_factory=Counter)
     hits: Counter[str] = dataclasses.field(default_factory=Counter)
+    administration: Counter[str] = dataclasses.field(default_factory=Counter)
     failures: list[Result] = dataclasses.field(default_factory=list)
 
     def add(self, result: Result) -> None:
@@ -41,6 +42,7 @@ class Summary:
         self.cpu_seconds += result.cpu_seconds
         self.transactions.update(result.transactions)
         self.hits.update(result.hits)
+        self.administration.update(result.administration)
         if result.anomalies:
             self.failures.append(result)
 
@@ -67,6 +69,7 @@ class Summary:
             },
             "hits": {kind.value: self.hits[kind.value] for kind in Fault if kind in self.kinds},
             "never_hit": self.never_hit,
+            "administration": dict(self.administration),
             "anomalies": sum(len(failure.anomalies) for failure in self.failures),
             "failures": [
                 {"seed": failure.seed, "replay": self.replay(failure), "anomalies": list(failure.anomalies[:10])}

@@ -8,7 +8,7 @@ from fencepost.simulation.deeds import Deeds, partition_name
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
 from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records import read_records
+from fencepost.wire.records import Record, read_records
 
 RECORD_BYTES_MAX = 1 << 20
 POLL_WAIT_MS = 150
@@ -45,8 +45,15 @@ def committed_records(data: Any, from_offset: int, *, is_committed: bool) -> tup
             continue
         for record in read_records(batch, RECORD_BYTES_MAX):
             if record.offset >= from_offset:
-                records.append((record.offset, (record.value or b"").decode()))
+                records.append((record.offset, _text(record)))
     return records, next_offset
+
+
+def _text(record: Record) -> str:
+    """The value, as the history has it; of a tombstone what its header says."""
+    if record.value is None and record.headers:
+        return (record.headers[0][1] or b"").decode()
+    return (record.value or b"").decode()
 
 
 class Reader(ClientProcess):

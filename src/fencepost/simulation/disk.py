@@ -189,6 +189,19 @@ class SimulatedDisk:
                 _cut(entry, mode, source)
                 entry.content = bytearray(entry.durable)
 
+    def durable_bytes(self, path: str) -> int:
+        """How many bytes at the front of a file survive every power cut; 0 if its name does not."""
+        seen: _Inode | _Directory | None = self._root
+        kept: _Inode | _Directory | None = self._root
+        for name in filter(None, path.split("/")):
+            seen = seen.entries.get(name) if isinstance(seen, _Directory) else None
+            kept = kept.durable.get(name) if isinstance(kept, _Directory) else None
+        if seen is not kept or not isinstance(kept, _Inode):
+            return 0
+        # What is written anew as it was already cannot be lost.
+        changed = [operation.position for operation in kept.pending if _changes(kept.durable, operation)]
+        return min([len(kept.durable), *changed])
+
     # Content
 
     def inode(self, path: str) -> _Inode:
@@ -321,7 +334,7 @@ class SimulatedDisk:
         self.syncs += 1
         directory = self._directory(path)
         if self._takes_fault(path):
-            directory.pending.clear()
+            # Unlike pages, names stay dirty: file systems keep them in a journal, and give up altogether if that fails.
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         directory.sync()
 
@@ -353,6 +366,11 @@ class SimulatedDisk:
             self._used_bytes(entry) if isinstance(entry, _Directory) else len(entry.content)
             for entry in directory.entries.values()
         )
+
+
+def _changes(content: bytearray, operation: _Operation) -> bool:
+    position, data = operation.position, operation.data
+    return data is None or content[position : position + len(data)] != data
 
 
 def _surviving(count: int, mode: PowerCut, source: random.Random) -> int:

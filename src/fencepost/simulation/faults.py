@@ -10,14 +10,23 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from fencepost.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from fencepost.log.file_names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from fencepost.log.side_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from fencepost.simulation.administered_topics import PLANS
 from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.node import DATA_DIRECTORY
 from fencepost.wire.batch import ATTRIBUTES_POSITION, verify_crc
 from fencepost.wire.catalog import ApiKey
 
 if TYPE_CHECKING:
     from fencepost.simulation.world import World
 
+MISSING_FILES_ARE_REPORTED = False
+"""Whether the broker puts a partition out of service whose files are missing. Until it does, no files vanish."""
 FAULT_EVERY_MS = 1_500
 KIND_CHOSEN = 0.6
 HOLD_MAX_MS = 9_000
@@ -50,6 +59,12 @@ class Fault(enum.Enum):
     CLIENT_KILL = "client-kill"
     CLIENT_PAUSE = "client-pause"
     TWIN = "twin"
+    DELETE_UNDER_SYNC = "delete-under-sync"
+    DELETE_UNDER_CLEANING = "delete-under-cleaning"
+    DIE_IN_CLEANING = "die-in-cleaning"
+    CROWDED_DISK = "crowded-disk"
+    CHECKPOINT_LOST = "checkpoint-lost"
+    FILES_LOST = "files-lost"
 
 
 POWER_CUTS = {
@@ -66,7 +81,14 @@ _MOMENTS = (
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.PRODUCE,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DELETE_RECORDS,
 )
+# What a start does without: everything is read again.
+_REBUILT = (RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
 _PATHS = ("", ".log", "__transaction_state", "__consumer_offsets", "cluster-metadata")
 
 
@@ -77,7 +99,7 @@ def parse_kinds(names: Iterable[str]) -> frozenset[Fault]:
 
 def schedule(source: random.Random, duration_ms: int, kinds: frozenset[Fault]) -> list[tuple[int, Fault]]:
     """When what goes wrong: some of the kinds, at random moments."""
-    ordered = [kind for kind in Fault if kind in kinds]
+    ordered = [kind for kind in Fault if kind in kinds and (kind is not Fault.FILES_LOST or MISSING_FILES_ARE_REPORTED)]
     chosen = [kind for kind in ordered if source.random() < KIND_CHOSEN] or ordered
     plan: list[tuple[int, Fault]] = []
     at_ms = 0
@@ -289,6 +311,89 @@ def _twin(world: "World", kind: Fault) -> bool:
     return True
 
 
+def _delete_under_sync(world: "World", kind: Fault) -> bool:
+    """A topic goes while what was just written to it is on its way to the disk."""
+    name = world.source.choice(("fleeting", "brief"))
+    world.disk.watch(f"/{name}-", lambda: world.strike(kind, name))
+    return False
+
+
+def _delete_under_cleaning(world: "World", kind: Fault) -> bool:
+    """A topic goes while a compacted segment of it is."""
+    world.disk.watch(CLEANED_SUFFIX, lambda: world.strike(kind, "fleeting"))
+    return False
+
+
+def _die_in_cleaning(world: "World", kind: Fault) -> bool:
+    cut = world.source.choice((None, *PowerCut))
+    parts = world.source.choice(((CLEANED_SUFFIX, SWAP_SUFFIX), (SWAP_SUFFIX,), ("-delete",), ("checkpoint",)))
+    world.die_at(kind, cut, parts, world.source.randint(0, 6))
+    return False
+
+
+def _crowded_disk(world: "World", kind: Fault) -> bool:
+    """Hardly any room left, and somebody creates topics."""
+    if world.machine.process is None:
+        return False
+    disk = world.disk
+    disk.capacity_bytes = disk.used_bytes() + world.source.choice((0, 50, 200, 700, 2_000))
+
+    def make_room() -> None:
+        disk.capacity_bytes = None
+
+    world.later(world.source.choice((500, 1_500)), make_room)
+    world.build()
+    return True
+
+
+def _checkpoint_lost(world: "World", kind: Fault) -> bool:
+    """A file that can be made anew is gone, or cut short, after a stop or a crash. Nothing else may be.
+
+    It has no checksum: a digit of it that changes cannot be noticed."""
+    if world.machine.process is None or not world.is_serving:
+        return False
+    name = world.source.choice(_REBUILT)
+    path = f"{DATA_DIRECTORY}/{name}"
+
+    def lose() -> None:
+        if world.disk.exists(path):
+            world.hits[kind] += 1
+            put_back = world.disk.take_away(path)
+            if world.source.random() < 0.3:
+                put_back()
+                world.disk.cut_short(path, world.source.randrange(world.disk.size(path)))
+
+    if world.source.random() < 0.5:
+        world.die(kind.value, None)
+        lose()
+    else:
+        world.stop_soon(lose)
+    return False
+
+
+def _files_lost(world: "World", kind: Fault) -> bool:
+    """Files of a log are gone after a clean stop, and are back some time later. Meanwhile it is not to be served."""
+    if world.machine.process is None or not world.is_serving:
+        return False
+    choices: list[tuple[tuple[str, int], list[str]]] = []
+    for log in world.good_logs():
+        plan = PLANS.get(log.topic)
+        if (plan is not None and plan.may_go) or log.log_end_offset == 0:
+            continue
+        key = (log.topic, log.partition)
+        paths = [segment.log_path for segment in log.segments]
+        choices += [(key, [str(log.directory)]), (key, paths)]
+        if log.segments[-1].size:
+            choices.append((key, paths[-1:]))
+        # Compaction makes gaps: there a segment in the middle may be missing and nobody can tell.
+        if len(paths) > 2 and not log.config.is_compacted and (plan is None or not plan.may_be_compacted):
+            choices.append((key, [world.source.choice(paths[1:-1])]))
+    if choices:
+        key, paths = world.source.choice(choices)
+        world.stop_soon(lambda: world.lose_files(kind, key, paths))
+    return False
+
+
 ACTIONS: dict[Fault, Callable[["World", Fault], bool]] = {
     **dict.fromkeys(POWER_CUTS, _power),
     Fault.CRASH: _crash,
@@ -311,5 +416,11 @@ ACTIONS: dict[Fault, Callable[["World", Fault], bool]] = {
     Fault.CLIENT_KILL: _client_kill,
     Fault.CLIENT_PAUSE: _client_pause,
     Fault.TWIN: _twin,
+    Fault.DELETE_UNDER_SYNC: _delete_under_sync,
+    Fault.DELETE_UNDER_CLEANING: _delete_under_cleaning,
+    Fault.DIE_IN_CLEANING: _die_in_cleaning,
+    Fault.CROWDED_DISK: _crowded_disk,
+    Fault.CHECKPOINT_LOST: _checkpoint_lost,
+    Fault.FILES_LOST: _files_lost,
 }
 assert ACTIONS.keys() == set(Fault), "every kind can be done"

@@ -6,6 +6,7 @@ and what happens after the death is the world's: it catches `MachineDied` at the
 
 import errno
 import random
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.simulation.disk import SimulatedDisk
@@ -20,14 +21,21 @@ class FragileDisk(SimulatedDisk):
         super().__init__(capacity_bytes=capacity_bytes)
         self.left: int | None = None
         """So many more operations, then the machine dies; None: it does not."""
+        self.fatal_parts: tuple[str, ...] = ()
+        """Only operations on paths with one of these count; none: all do."""
+        self._watched: tuple[str, Callable[[], None]] | None = None
         self.operations = 0
         self.refusals: dict[int, int] = {}
         """Errors given, by their number."""
         self.failed_syncs = 0
 
-    def _count(self) -> None:
+    def watch(self, path_part: str, notify: Callable[[], None]) -> None:
+        """Call back after the next write to such a path."""
+        self._watched = (path_part, notify)
+
+    def _count(self, path: str) -> None:
         self.operations += 1
-        if self.left is not None:
+        if self.left is not None and (not self.fatal_parts or any(part in path for part in self.fatal_parts)):
             if self.left <= 0:
                 self.left = None
                 raise MachineDied
@@ -39,28 +47,33 @@ class FragileDisk(SimulatedDisk):
         return error
 
     def write_to(self, *arguments: Any) -> None:
-        self._count()
+        path: str = arguments[1]
+        self._count(path)
         try:
             super().write_to(*arguments)
         except OSError as error:
             raise self._refused(error) from None
+        if self._watched is not None and self._watched[0] in path:
+            _, notify = self._watched
+            self._watched = None
+            notify()
 
     def sync_inode(self, *arguments: Any) -> None:
-        self._count()
+        self._count(arguments[1])
         try:
             super().sync_inode(*arguments)
         except OSError as error:
             raise self._refused(error) from None
 
     def sync_directory(self, path: str) -> None:
-        self._count()
+        self._count(path)
         try:
             super().sync_directory(path)
         except OSError as error:
             raise self._refused(error) from None
 
     def sync_file_system(self, path: str) -> None:
-        self._count()
+        self._count(path)
         try:
             super().sync_file_system(path)
         except OSError as error:
@@ -78,22 +91,45 @@ class FragileDisk(SimulatedDisk):
     def mend(self) -> None:
         """Every fault that is armed and has not happened is called off."""
         self.left = None
+        self.fatal_parts = ()
+        self._watched = None
         self.capacity_bytes = None
         self._failing_syncs.clear()
         self._failing_writes.clear()
 
     def rename(self, source: str, target: str) -> None:
-        self._count()
+        self._count(source)
         super().rename(source, target)
 
     def remove(self, path: str) -> None:
-        self._count()
+        self._count(path)
         super().remove(path)
 
     def make_directory(self, path: str) -> None:
         if not self.exists(path):
-            self._count()
+            self._count(path)
         super().make_directory(path)
+
+    # Files that vanish
+
+    def take_away(self, path: str) -> Callable[[], None]:
+        """Remove a file or a whole directory, as somebody else would, for good. The call that is returned undoes it."""
+        parent, name = self._parent(path)
+        entry, durable = parent.entries.pop(name), parent.durable.pop(name, None)
+        parent.pending = [names for names in parent.pending if name not in names]
+
+        def put_back() -> None:
+            parent.entries[name] = entry
+            if durable is not None:
+                parent.durable[name] = durable
+
+        return put_back
+
+    def cut_short(self, path: str, size: int) -> None:
+        """In what is seen and in what would survive."""
+        inode = self.inode(path)
+        del inode.content[size:], inode.durable[size:]
+        inode.pending.clear()
 
     # Bits
 

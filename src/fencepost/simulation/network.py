@@ -24,7 +24,14 @@ _LAST_PROTOCOL_1 = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
     ApiKey.ADD_OFFSETS_TO_TXN: 4,
     ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.CREATE_ACLS: 3,
+    ApiKey.DELETE_ACLS: 3,
 }
+# These say nothing of when they were meant: late, nobody could tell them from what the client has asked since.
+_NEVER_LATE = frozenset(
+    {ApiKey.TXN_OFFSET_COMMIT, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
+)
 
 
 class Network:
@@ -167,8 +174,8 @@ class Link:
         if self._is_served:
             key, version = _API.unpack_from(frame)
             if not self.is_open:
-                if key == ApiKey.TXN_OFFSET_COMMIT and version <= _LAST_PROTOCOL_1[ApiKey.TXN_OFFSET_COMMIT]:
-                    return  # in the next transaction of its epoch nobody could tell it from that one's own
+                if key in _NEVER_LATE and version <= _LAST_PROTOCOL_1[ApiKey(key)]:
+                    return
                 self._network.late_frames += 1
             self._network.on_request(ApiKey(key))
             self._arrived.append(frame)

@@ -1,6 +1,15 @@
 """Who lives in a simulated world: its topics, and the clients that write, copy, read and administer them."""
 
-from fencepost.simulation.administrators import Administrator
+from fencepost.simulation.administered_clients import KeyedProducer, KeyedReader, KeyedTransactions
+from fencepost.simulation.administered_topics import AdministeredTopics
+from fencepost.simulation.administrators import (
+    GUARDED,
+    AccessAdministrator,
+    AccessRules,
+    Administrator,
+    GuardedProducer,
+    TopicAdministrator,
+)
 from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import Reader
 from fencepost.simulation.deeds import Deeds
@@ -13,7 +22,8 @@ from fencepost.simulation.transactional_producers import TransactionalProducer
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import CreateTopicsRequest, FindCoordinatorRequest
 
-TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2}
+TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2, GUARDED[0]: 1}
+UNGUARDED = [name for name in TOPICS if name != GUARDED[0]]
 PARTITIONS = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
 TRANSACTION_TIMEOUT_MS = 4_000
 
@@ -21,7 +31,9 @@ Surroundings = tuple[SimulatedScheduler, Network, int]
 """What every client needs: time, a way to the broker, and the seed."""
 
 
-def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
+def everybody(
+    world: Surroundings, deeds: Deeds, topics: AdministeredTopics, *, with_access_rules: bool
+) -> list[ClientProcess]:
     def transactional(
         name: str, of: str, protocol: int, outputs: list[TopicPartition], source: TopicPartition | None = None
     ) -> TransactionalProducer:
@@ -47,6 +59,15 @@ def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
         others = [member("m1", 2), member("m2", 1)]
     producers = [copier, *others, writer]
     ids = [producer.transactional_id for producer in producers]
+    keyed = KeyedTransactions(
+        "kt", *world, transactional_id="keyed", timeout_ms=TRANSACTION_TIMEOUT_MS, topics=topics, deeds=deeds
+    )
+    ids.append(keyed.transactional_id)
+    rules = AccessRules()
+    access: list[ClientProcess] = [
+        AccessAdministrator("rules", *world, rules=rules, topics=topics, deeds=deeds),
+        GuardedProducer("pg", *world, rules=rules, deeds=deeds),
+    ]
     return [
         IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
         IdempotentProducer("p1", *world, target=("input", 1), deeds=deeds),
@@ -54,11 +75,23 @@ def everybody(world: Surroundings, deeds: Deeds) -> list[ClientProcess]:
         Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, deeds=deeds),
         Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, deeds=deeds),
         Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, deeds=deeds),
+        TopicAdministrator("topics", *world, others=UNGUARDED, topics=topics, deeds=deeds),
+        KeyedProducer("k0", *world, topics=topics, deeds=deeds),
+        KeyedProducer("k1", *world, topics=topics, deeds=deeds),
+        keyed,
+        KeyedReader("kc", *world, topics=topics, is_committed=True, deeds=deeds),
+        KeyedReader("ku", *world, topics=topics, is_committed=False, deeds=deeds),
+        *(access if with_access_rules else ()),
     ]
 
 
 def twin_of(original: TransactionalProducer, name: str, world: Surroundings, deeds: Deeds) -> TransactionalProducer:
     """A second process with the same transactional id."""
+    if isinstance(original, KeyedTransactions):
+        return KeyedTransactions(
+            name, *world, transactional_id=original.transactional_id, timeout_ms=original.timeout_ms,
+            topics=original.topics, deeds=deeds,
+        )  # fmt: skip
     if isinstance(original, GroupMember):
         return GroupMember(
             name, *world, group=original.group, sources=original.sources, transactional_id=original.transactional_id,

@@ -16,10 +16,11 @@ from fencepost.wire.errors import ErrorCode
 
 IN_FLIGHT_MAX = 5
 LONG_VALUES = 0.08
-LONG_BYTES = 900
 
 
 class Producer(ClientProcess):
+    long_bytes = 900
+
     def __init__(self, *arguments: Any, deeds: Deeds) -> None:
         super().__init__(*arguments)
         self.deeds = deeds
@@ -35,7 +36,7 @@ class Producer(ClientProcess):
     def _value(self) -> str:
         self._count += 1
         # Some are longer than a sector, so that a power cut can tear them.
-        return f"{self.name}.{self._count}" + ("-" * LONG_BYTES if self.source.random() < LONG_VALUES else "")
+        return f"{self.name}.{self._count}" + ("-" * self.long_bytes if self.source.random() < LONG_VALUES else "")
 
     def _batch(self, values: list[str], sequence: int, *, is_transactional: bool) -> bytearray:
         now_ms = self.scheduler.clock.wall_ms()

@@ -1,17 +1,28 @@
 """The requests that simulated clients send, in short words."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.simulation.clients import Request
+from fencepost.wire.acls import AclBinding
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    CreateAclsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
     EndTxnRequest,
     FetchRequest,
     HeartbeatRequest,
+    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     JoinGroupRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
     OffsetFetchRequest,
     ProduceRequest,
     SyncGroupRequest,
@@ -21,6 +32,9 @@ from fencepost.wire.messages import (
 TopicPartition = tuple[str, int]
 FETCH_VERSION = 12
 FETCH_BYTES = 16_384
+EARLIEST, LATEST = -2, -1
+"""What ListOffsets asks for."""
+TOPIC_RESOURCE = 2
 _PROTOCOL_TYPE, _PROTOCOL = "copiers", "in turn"
 
 
@@ -154,3 +168,120 @@ def fetch(offsets: dict[TopicPartition, int], *, is_committed: bool, max_wait_ms
         topics=list(topics.values()),
     )
     return Request(ApiKey.FETCH, FETCH_VERSION, message)
+
+
+def produce_by_id(
+    batches: Mapping[TopicPartition, bytes | bytearray],
+    ids: Mapping[str, bytes],
+    transactional_id: str | None,
+    acks: int,
+) -> Request:
+    """To topics by their ids; `batches` has whatever `ids` calls them."""
+    one = ProduceRequest.TopicProduceData
+    topics: dict[str, Any] = {}
+    for (label, partition), records in batches.items():
+        data = topics.setdefault(label, one(topic_id=ids[label]))
+        data.partition_data.append(one.PartitionProduceData(index=partition, records=records))
+    message = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=1_000, topic_data=list(topics.values())
+    )
+    return Request(ApiKey.PRODUCE, 13, message)
+
+
+def fetch_by_id(
+    offsets: Mapping[TopicPartition, int],
+    ids: Mapping[str, bytes],
+    *,
+    is_committed: bool,
+    max_wait_ms: int,
+    max_bytes: int,
+) -> Request:
+    request = fetch(dict(offsets), is_committed=is_committed, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+    for topic in request.message.topics:
+        topic.topic_id, topic.topic = ids[topic.topic], ""
+    return Request(ApiKey.FETCH, 13, request.message)
+
+
+def list_offsets(key: TopicPartition, timestamp: int) -> Request:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    one = topic.ListOffsetsPartition(partition_index=key[1], current_leader_epoch=-1, timestamp=timestamp)
+    message = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic(name=key[0], partitions=[one])])
+    return Request(ApiKey.LIST_OFFSETS, 7, message)
+
+
+def metadata(names: list[str]) -> Request:
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return Request(ApiKey.METADATA, 12, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+
+
+# What administrators ask
+
+
+def create_topic(name: str, partitions: int, settings: Mapping[str, str]) -> Request:
+    topic = CreateTopicsRequest.CreatableTopic
+    configs = [topic.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+    wanted = topic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    return Request(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted], timeout_ms=1_000))
+
+
+def delete_topic(topic_id: bytes) -> Request:
+    """By id: a copy that arrives late does not delete the next topic of that name."""
+    one = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
+    return Request(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[one], timeout_ms=1_000))
+
+
+def create_partitions(name: str, count: int) -> Request:
+    one = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    return Request(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=[one], timeout_ms=1_000))
+
+
+def alter_topic(name: str, settings: Mapping[str, str | None]) -> Request:
+    """None: back to the default."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=setting, config_operation=0 if value is not None else 1, value=value)
+        for setting, value in settings.items()
+    ]
+    one = resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
+    return Request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[one]))
+
+
+def delete_records(key: TopicPartition, offset: int) -> Request:
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    one = topic.DeleteRecordsPartition(partition_index=key[1], offset=offset)
+    message = DeleteRecordsRequest(topics=[topic(name=key[0], partitions=[one])], timeout_ms=1_000)
+    return Request(ApiKey.DELETE_RECORDS, 2, message)
+
+
+def create_acls(bindings: Iterable[AclBinding]) -> Request:
+    one = CreateAclsRequest.AclCreation
+    creations = [
+        one(
+            resource_type=binding.pattern.resource_type,
+            resource_name=binding.pattern.name,
+            resource_pattern_type=binding.pattern.pattern_type,
+            principal=binding.principal,
+            host=binding.host,
+            operation=binding.operation,
+            permission_type=binding.permission_type,
+        )
+        for binding in bindings
+    ]
+    return Request(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
+
+
+def delete_acls(bindings: Iterable[AclBinding]) -> Request:
+    one = DeleteAclsRequest.DeleteAclsFilter
+    filters = [
+        one(
+            resource_type_filter=binding.pattern.resource_type,
+            resource_name_filter=binding.pattern.name,
+            pattern_type_filter=binding.pattern.pattern_type,
+            principal_filter=binding.principal,
+            host_filter=binding.host,
+            operation=binding.operation,
+            permission_type=binding.permission_type,
+        )
+        for binding in bindings
+    ]
+    return Request(ApiKey.DELETE_ACLS, 3, DeleteAclsRequest(filters=filters))

@@ -8,6 +8,7 @@ from typing import Any
 
 from fencepost.history.operations import Outcome
 from fencepost.history.recording import JsonLines
+from fencepost.simulation.administered_topics import DEEDS
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.world import World
 
@@ -29,6 +30,8 @@ class Result:
     """By what their clients know of their end: ok, fail, info."""
     hits: dict[str, int]
     """By fault."""
+    administration: dict[str, int]
+    """What administrators got done, and how often compaction and retention did their work."""
     simulated_ms: int
     cpu_seconds: float
 
@@ -75,6 +78,7 @@ def run_seed(
         world.network.late_frames,
         {outcome.value: world.deeds.transactions[outcome] for outcome in Outcome},
         {kind.value: world.hits[kind] for kind in Fault},
+        {deed: world.topics.done[deed] for deed in DEEDS},
         world.scheduler.clock.monotonic_ms(),
         time.process_time() - begun,
     )

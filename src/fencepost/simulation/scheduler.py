@@ -91,6 +91,8 @@ class ProcessScheduler:
         self._scheduler = scheduler
         self.is_alive = True
         self.is_paused = False
+        self.runs = 0
+        """Grows with everything that the process does."""
         self._deferred: deque[Callback] = deque()
 
     def call_soon(self, callback: Callback, /) -> SimulatedTimer:
@@ -117,6 +119,7 @@ class ProcessScheduler:
                 self._deferred.append(lambda: None if timer.callback is None else callback())
             else:
                 timer.callback = None  # and with it the cycle of the two
+                self.runs += 1
                 callback()
 
         timer = schedule(run)
@@ -124,5 +127,6 @@ class ProcessScheduler:
 
     def _catch_up(self) -> None:
         if self._deferred and self.is_alive and not self.is_paused:
+            self.runs += 1
             self._deferred.popleft()()
             self._scheduler.call_soon(self._catch_up)

@@ -220,31 +220,40 @@ class TransactionalProducer(Producer):
                 return self._trouble("AddPartitionsToTxn", code)
         left: dict[TopicPartition, list[tuple[int, str]]] = {}
         for key in outputs:
-            values = [f"{value}>{self._value()}" for value in inputs] or [self._value()]
+            values = [f"{value}>{self._value()}" for value in inputs] or [self._new_value()]
             left[key] = [(operation.sending(partition_name(key), value), value) for value in values]
         # What is sent and never acknowledged leaves a sequence that only a new epoch can forget.
         self._needs_epoch = True
         for _ in range(TRIES_MAX):
-            answer = yield requests.produce(
-                {key: self._transactional_batch(key, sends) for key, sends in left.items()},
-                9 if self.protocol == 1 else 12,
-                self.transactional_id,
-            )
+            answer = yield self._produce({key: self._transactional_batch(key, sends) for key, sends in left.items()})
             if answer is not None:
                 for topic in answer.responses:
                     for data in topic.partition_responses:
+                        key = self._key_of(topic, data.index)
                         if data.error_code == 0:
-                            sends = left.pop((topic.name, data.index))
+                            sends = left.pop(key)
                             for at, (number, _) in enumerate(sends):
                                 operation.sent(number, data.base_offset + at)
-                            self.sequences[topic.name, data.index] = self._sequence(topic.name, data.index) + len(sends)
+                            self.sequences[key] = self._sequence(*key) + len(sends)
                         elif data.error_code not in RETRIABLE:
-                            return self._trouble("Produce", ErrorCode(data.error_code))
+                            return self._refused(key, ErrorCode(data.error_code))
                 if not left:
                     self._needs_epoch = False
                     return Verdict.FINE
             yield Sleep(self.source.randint(1, 2 * RETRY_MS))
         return Verdict.ABORT
+
+    def _new_value(self) -> str:
+        return self._value()
+
+    def _produce(self, batches: dict[TopicPartition, bytearray]) -> Request:
+        return requests.produce(dict(batches), 9 if self.protocol == 1 else 12, self.transactional_id)
+
+    def _key_of(self, topic: Any, index: int) -> TopicPartition:
+        return topic.name, index
+
+    def _refused(self, key: TopicPartition, code: ErrorCode) -> Verdict:
+        return self._trouble("Produce", code)
 
     def _sequence(self, topic: str, partition: int) -> int:
         return self.sequences.get((topic, partition), 0)

@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fencepost.broker.events import HandlerFailed, StorageFailed
+from fencepost.broker.events import HandlerFailed, PartitionCompacted, SegmentsDeleted, StorageFailed
 from fencepost.broker.node import Node
 from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
 from fencepost.ports import FULL_DISK
 from fencepost.simulation import faults
+from fencepost.simulation.administered_clients import FinalSurvey
+from fencepost.simulation.administered_topics import PLANS, AdministeredTopics
+from fencepost.simulation.administrators import Builder, TopicStrike
 from fencepost.simulation.clients import ClientProcess
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.consumers import FinalReader
@@ -31,6 +34,7 @@ from fencepost.simulation.network import Network
 from fencepost.simulation.node import SimulatedNode
 from fencepost.simulation.population import PARTITIONS, TRANSACTION_TIMEOUT_MS, Founder, everybody, twin_of
 from fencepost.simulation.scheduler import SimulatedScheduler
+from fencepost.simulation.thinning import check_thinning
 from fencepost.simulation.trace import Trace
 from fencepost.simulation.transactional_producers import Duty, TransactionalProducer
 from fencepost.wire.catalog import ApiKey
@@ -45,11 +49,18 @@ SETTINGS = {
     "log.segment.bytes": "5000",
     "log.index.interval.bytes": "400",
     "log.flush.offset.checkpoint.interval.ms": "3000",
-    "log.cleaner.backoff.ms": "5000",
+    "log.cleaner.backoff.ms": "1500",
+    "log.retention.check.interval.ms": "2500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(SWEEP_MS),
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
 }
+ACCESS_RULES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+PAGE_CACHE_EVERY, ACCESS_RULES_EVERY = 5, 3
+"""In one of so many worlds the broker leaves syncs to the page cache; in one of so many access is by rules."""
 RESCAN_EVERY_MS = 15_000
 # A request that is held up may open a transaction after the last fault, and that has its time-out, too.
 REST_MS = faults.HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
@@ -83,22 +94,31 @@ class World:
     def __init__(self, seed: int, seconds: int, kinds: frozenset[Fault], *, keeps_lines: bool = False) -> None:
         self.seed = seed
         self.duration_ms = seconds * 1000
+        self.is_group_commit = seed % PAGE_CACHE_EVERY != PAGE_CACHE_EVERY - 1
+        self.has_access_rules = seed % ACCESS_RULES_EVERY == 1
         self.kinds = kinds
         self.source = random.Random(f"{seed}/world")
         self.disk = FragileDisk()
         quiet_after_ms = random.Random(f"{seed}/quiet").randrange(QUIET_AFTER_MAX_MS + 1)
         self.scheduler = SimulatedScheduler(VirtualClock(), quiet_after_ms)
         self.trace = Trace(self.scheduler.clock, keeps_lines=keeps_lines)
-        self.machine = _Machine(SETTINGS, seed=seed, disk=self.disk, scheduler=self.scheduler)
+        settings = {
+            **SETTINGS,
+            **({} if self.is_group_commit else {"flush": "os"}),
+            **(ACCESS_RULES if self.has_access_rules else {}),
+        }
+        self.machine = _Machine(settings, seed=seed, disk=self.disk, scheduler=self.scheduler)
         self.machine.on_boot = self._booting
         self.network = Network(self.machine, random.Random(f"{seed}/network"), self.trace)
         self.network.on_request = self._request_arrives
         self.surroundings = (self.scheduler, self.network, seed)
         self.deeds = Deeds(self.scheduler.clock)
-        self.invariants = Invariants()
+        self.topics = AdministeredTopics()
+        self.invariants = Invariants(self.disk, is_group_commit=self.is_group_commit)
         self.hits: Counter[Fault] = Counter()
         self.clients: list[ClientProcess] = []
         self.twins: list[ClientProcess] = []
+        """Processes that come for a while: twins, and administrators with one thing to do."""
         self.steps = 0
         self.restarts = -1
         self.aborted_by_broker = 0
@@ -110,6 +130,9 @@ class World:
         self._boot_planned = False
         self._is_healed = False
         self._names = 0
+        self._runs_checked = -1
+        self._put_back: list[Callable[[], None]] = []
+        """Undo what took files away."""
 
     # The course of events
 
@@ -142,18 +165,35 @@ class World:
         end_ms = self._now_ms() + FINAL_READ_MS
         while not final.is_ended and self._step(end_ms):
             pass
-        self.clients.append(final)
-        self.trace.note(f"end {sorted(final.positions.items())}")
-        return [*self.deeds.findings, *self._judge(final)]
+        survey = FinalSurvey("survey", *self.surroundings, topics=self.topics, deeds=self.deeds)
+        survey.start()
+        while not survey.is_ended and self._step(end_ms):
+            pass
+        self.clients += [final, survey]
+        self.trace.note(f"end {sorted(final.positions.items())} {sorted(survey.starts.items())}")
+        return [*self.deeds.findings, *self._judge(final, survey)]
 
-    def _judge(self, final: FinalReader) -> Iterator[str]:
-        if not final.is_done:
+    def _judge(self, final: FinalReader, survey: FinalSurvey) -> Iterator[str]:
+        if not final.is_done or not survey.is_done:
             yield "unavailable: the final reading did not come to its end"
             return
-        yield from (f"final-read: {problem}" for problem in final.problems)
-        report = check(read_events(self.deeds.events))
+        yield from (f"final-read: {problem}" for problem in (*final.problems, *survey.problems))
+        history = read_events(self.deeds.events)
+        report = check(history)
         yield from (f"{finding.anomaly}: {finding.message}" for finding in report.findings)
         yield from check_copies(self._duties(), final)
+        yield from check_thinning(self.topics, survey, history)
+        yield from self._check_settings()
+
+    def _check_settings(self) -> Iterator[str]:
+        """What was set and acknowledged is still set."""
+        for topic in self.machine.node.metadata.topics.values():
+            plan = PLANS.get(topic.name)
+            if plan is not None and plan.may_go:
+                continue
+            for name, value in self.topics.settings.get(topic.name, {}).items():
+                if topic.overrides.get(name) != value:
+                    yield f"setting-lost: {name} of {topic.name} was set to {value} and is {topic.overrides.get(name)}"
 
     def _duties(self) -> list[Duty]:
         """Of all copiers, each once."""
@@ -180,7 +220,11 @@ class World:
             self.hits[kind] += 1
             self.die(kind.value, cut)
             return True
-        self.invariants.check_step()
+        process = self.machine.process
+        if process is not None and process.runs != self._runs_checked:
+            # What clients do among themselves changes nothing in the broker.
+            self._runs_checked = process.runs
+            self.invariants.check_step()
         return happened
 
     def _now_ms(self) -> int:
@@ -204,6 +248,12 @@ class World:
                 raise
             self.die(f"start failed: {error.strerror}", None)
             return
+        except Exception as error:
+            # Refused, because something is missing that the whole broker needs.
+            if not self.invariants.excused:
+                raise
+            self.die(f"start refused: {error}", None)
+            return
         self.restarts += 1
         self.invariants.started(self.machine.node)
         self.is_serving = True
@@ -212,7 +262,11 @@ class World:
         node.events.subscribe(self._on_event)
 
     def die(self, reason: str, cut: PowerCut | None) -> None:
-        """The process is gone, and with the power what was not synced; it is started again before long."""
+        """The process is gone, and with the power what was not synced; it is started again before long.
+
+        Where syncs are left to the page cache, a power cut may take what was acknowledged: there only processes die."""
+        if not self.is_group_commit:
+            cut = None
         self.trace.note(f"dies: {reason} {cut}")
         self.invariants.stopped()
         if cut is None:
@@ -228,24 +282,26 @@ class World:
     def _gone(self) -> None:
         self.is_serving = False
         self._die_at_step = self.disk.left = self._death = None
+        self.disk.fatal_parts = ()
         self._armed.clear()
         self.network.broker_died()
         if not self._boot_planned:
             self._boot_planned = True
             self.later(20 if self._is_healed else self.source.choice((20, 200, 1_200)), self._boot)
 
-    def stop_soon(self) -> None:
-        """A clean stop, as soon as no sync is under way."""
+    def stop_soon(self, then: Callable[[], None] = lambda: None) -> None:
+        """A clean stop, as soon as no sync is under way; `then` something happens to the files."""
         process = self.machine.process
         if process is None or process.is_paused or not self.is_serving:
             return
         if self.machine.flusher.running:
-            self.later(1, self.stop_soon)
+            self.later(1, lambda: self.stop_soon(then))
             return
         self.trace.note("stops")
         self.invariants.stopped()
         self.machine.stop_now()
         self.hits[Fault.CLEAN_STOP] += 1
+        then()
         self._gone()
 
     def arm(
@@ -270,16 +326,29 @@ class World:
                 self.disk.left, self._die_at_step = trap.disk_calls, trap.steps
                 return
 
+    def die_at(self, kind: Fault, cut: PowerCut | None, path_parts: tuple[str, ...], disk_calls: int) -> None:
+        """Have the machine die after so many operations on such paths."""
+        if self._death is None:
+            self._death = (kind, cut)
+            self.disk.fatal_parts, self.disk.left = path_parts, disk_calls
+
     def _on_event(self, event: object) -> None:
         if isinstance(event, HandlerFailed):
             self.deeds.findings.append(f"handler-failed: {event.api}: {event.error}\n{event.traceback}")
         elif isinstance(event, StorageFailed):
             self.trace.note(f"storage failed: {event.reason}")
+            failure = self.machine.node.storage_failure
+            if failure is not None and failure.errno != errno.EIO:
+                self.deeds.findings.append(f"storage-failed: nothing is wrong with the disk: {failure}")
             if self.machine.process is not None and self.machine.node.storage_failure is not None and self.is_serving:
                 self.is_serving = False
                 self.later(self.source.choice((100, 1_000)), self._reboot)
         elif isinstance(event, TransactionAborted):
             self.aborted_by_broker += 1
+        elif isinstance(event, PartitionCompacted):
+            self.topics.done["compaction" if event.topic in PLANS else "internal-compaction"] += 1
+        elif isinstance(event, SegmentsDeleted):
+            self.topics.done["retention"] += 1
 
     def _reboot(self) -> None:
         if self.machine.process is not None and not self.is_serving:
@@ -300,6 +369,8 @@ class World:
         self._is_healed = True
         self.trace.note("healed")
         self._count_armed()
+        if self._put_back:
+            self._find_files()
         self.disk.mend()
         self._armed.clear()
         self._die_at_step = self._death = None
@@ -346,6 +417,56 @@ class World:
         twin.start()
         self.later(self.source.choice((500, 2_000, 6_000)), lambda: None if twin.is_ended else twin.kill())
 
+    def lose_files(self, kind: Fault, key: tuple[str, int], paths: list[str]) -> None:
+        """The broker is down, and somebody takes files of a log away. They are found again before long."""
+        if self._put_back:
+            return
+        self.hits[kind] += 1
+        self.trace.note(f"lost {paths}")
+        self._put_back = [self.disk.take_away(path) for path in paths]
+        self.invariants.excused = frozenset({key})
+        self.later(self.source.choice((1_500, 4_000)), self._find_files)
+
+    def _find_files(self) -> None:
+        if self.machine.process is not None and self._put_back:
+            self.die("files are put back", None)
+        for put_back in self._put_back:
+            put_back()
+        self._put_back = []
+        self.invariants.excused = frozenset()
+
+    def strike(self, kind: Fault, name: str) -> None:
+        """Delete a topic now, while its files are being synced."""
+        if self._is_healed:
+            return
+        self.hits[kind] += 1
+        self._names += 1
+        self._slow_syncs_for_a_while()
+        strike = TopicStrike(
+            f"strike{self._names}", *self.surroundings, plan=PLANS[name], topics=self.topics, deeds=self.deeds
+        )
+        self.twins.append(strike)
+        self.later(0, strike.start)
+
+    def _slow_syncs_for_a_while(self) -> None:
+        """Long enough for a request to come in between."""
+        machine = self.machine
+        if machine.process is None or machine.sync_ms > SYNC_MS:
+            return
+        machine.sync_ms = machine.flusher.sync_ms = 60
+
+        def quick_again() -> None:
+            machine.sync_ms = machine.flusher.sync_ms = SYNC_MS
+
+        self.later(100, quick_again)
+
+    def build(self) -> None:
+        """Somebody creates another topic, whatever room there is."""
+        self._names += 1
+        builder = Builder(f"builder{self._names}", *self.surroundings, topics=self.topics, deeds=self.deeds)
+        self.twins.append(builder)
+        builder.start()
+
     # Clients
 
     def _set_up(self) -> None:
@@ -354,7 +475,7 @@ class World:
         founder.start()
         while not founder.is_ended:
             assert self._step(self._now_ms() + REST_MS), "the topics could not be made"
-        self.clients = everybody(self.surroundings, self.deeds)
+        self.clients = everybody(self.surroundings, self.deeds, self.topics, with_access_rules=self.has_access_rules)
         for client in self.clients:
             client.when_ended = self._client_ended
             self.later(self.source.randint(0, 100), client.start)

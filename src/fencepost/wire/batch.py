@@ -32,6 +32,7 @@ LAST_OFFSET_DELTA_POSITION = 23
 BASE_TIMESTAMP_POSITION = 27
 MAX_TIMESTAMP_POSITION = 35
 RECORDS_POSITION = HEADER_BYTES
+_RECORD_COUNT_BYTES = 4
 MARKER_BYTES = 78
 
 CURRENT_MAGIC = 2
@@ -397,10 +398,13 @@ class EndTransactionMarker(NamedTuple):
 def read_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker | None:
     """What a control batch says; None if it is a control batch of another kind than COMMIT and ABORT.
 
-    Control batches are never compressed and hold one record, so its fields sit behind five short varints.
+    Control batches are never compressed and hold one record, so its fields sit behind five short varints. Compaction
+    leaves the header of a marker whose transaction is gone, without a record: it says nothing any more.
     """
     cursor = position + RECORDS_POSITION
     try:
+        if not any(batch[cursor - _RECORD_COUNT_BYTES : cursor]):
+            return None
         _, cursor = _read_varint(batch, cursor)
         cursor += 1
         _, cursor = _read_varint(batch, cursor)

@@ -7,6 +7,7 @@ from typing import Any
 from tests.interop.cases.peer import Peer, case, comparable
 from tests.peers.raw import RawClient
 from tests.peers.schemas import encode
+from tests.support.patience import patient
 
 
 def subscription(*topics: str) -> bytes:
@@ -128,7 +129,7 @@ def member_ids_begin_with_the_client_id_or_the_instance_id(peer: Peer) -> Any:
 
 def await_rebalance(peer: Peer, group: str, member: dict[str, Any]) -> int:
     """A member learns by its heartbeat that another one has come; returns what the heartbeat was answered."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patient(10)
     while not (code := heartbeat(peer, group, member["GenerationId"], member["MemberId"])):
         if time.monotonic() > deadline:
             break
@@ -259,12 +260,20 @@ def static_members_leave_by_their_instance_id(peer: Peer) -> Any:
     ], comparable(peer.call("DescribeGroups", 5, {"Groups": [group]}))
 
 
+def await_state(peer: Peer, group: str, state: str) -> None:
+    """Until a group is in a state that time brings about, as when a session has run out."""
+    deadline = time.monotonic() + patient(30)
+    while (found := peer.call("DescribeGroups", 5, {"Groups": [group]})["Groups"][0]["GroupState"]) != state:
+        assert time.monotonic() < deadline, f"{group} is still {found}"
+        time.sleep(0.05)
+
+
 @case
 def a_session_that_times_out(peer: Peer) -> Any:
     group = peer.name("g")
     joined = stable(peer, group, SessionTimeoutMs=6000)
     before = heartbeat(peer, group, joined["GenerationId"], joined["MemberId"])
-    time.sleep(6.6)
+    await_state(peer, group, "Empty")
     after = heartbeat(peer, group, joined["GenerationId"], joined["MemberId"])
     return before, after, peer.call("DescribeGroups", 5, {"Groups": [group]})["Groups"][0]["GroupState"]
 

@@ -11,9 +11,10 @@ from tests.peers.batches import batch, read_headers
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.raw import ConnectionClosed, RawClient
 from tests.peers.schemas import NO_UUID, Message
+from tests.support.patience import patient
 
 CLOSED = "connection closed"
-READY_TIMEOUT_SECONDS = 20
+READY_TIMEOUT_SECONDS = patient(20)
 # Not loaded yet, not available yet, not the coordinator yet: the answers of a broker that is still settling.
 SETTLING = {14, 15, 16}
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from tests.interop.cases.peer import READY_TIMEOUT_SECONDS, Peer, case, comparable
 from tests.peers.batches import batch
+from tests.support.patience import patient
 
 from tests.interop.cases.groups import commit  # isort: skip
 
 # Kafka's broker hears of a change of its controller a little after the client does.
-PROPAGATION_SECONDS = 0.2
+PROPAGATION_SECONDS = patient(0.2)
 
 EDGES = {
     "cleanup.policy": ["", "delete,compact", "compact , delete", "delete,delete", "Delete", "none"],

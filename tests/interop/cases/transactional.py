@@ -10,9 +10,10 @@ from typing import Any
 
 from tests.interop.cases.peer import CLOSED, LEFT_OUT, SETTLING, Case, Peer, produce_request
 from tests.peers.batches import RECENTLY_MS, TRANSACTIONAL, batch, read_headers
+from tests.support.patience import patient
 
 TRANSACTION_CASES: list[Case] = []
-SETTLE_TIMEOUT_SECONDS = 10.0
+SETTLE_TIMEOUT_SECONDS = patient(10.0)
 PAUSE_SECONDS = 0.01
 COMMIT, ABORT = True, False
 # A coordinator with this epoch has written to a partition: the real one, with a lower epoch, is locked out there.

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.interop.cases.peer import Peer
 from tests.interop.cases.transactional import ABORT, COMMIT, STRANGER, Script, transaction_case
+from tests.support.patience import patient
 
 
 @transaction_case
@@ -68,7 +69,7 @@ def describe_a_decision_that_is_being_carried_out(peer: Peer) -> Any:
         producer.lock_coordinator_out(blocked)
         producer.end(result, wait=False)
         # The other partition gets its marker, and a moment later the coordinator knows.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient(20)
         while free in str(script.describe(producer.name)) and time.monotonic() < deadline:
             time.sleep(0.01)
         answers.append(script.state(producer, topics=[free, blocked]))

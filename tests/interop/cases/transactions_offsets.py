@@ -14,6 +14,7 @@ from tests.interop.cases.transactional import (
     Script,
     transaction_case,
 )
+from tests.support.patience import patient
 
 VERSIONS = range(6)
 
@@ -311,7 +312,7 @@ def offsets_of_a_transaction_that_times_out(peer: Peer) -> Any:
     producer.init(timeout_ms=100)
     producer.add_offsets(group)
     answers = [producer.commit_offset(group, topic, 9), producer.settle("CompleteAbort")]
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patient(5)
     while script.offset(group, topic)[0] and time.monotonic() < deadline:
         time.sleep(PAUSE_SECONDS)
     return answers, producer.commit_offset(group, topic, 9), script.state(producer, topics=[topic], group=group)

@@ -12,10 +12,11 @@ from fencepost.history import HistoryRecorder
 from tests.chaos.recorded import NETWORK, RecordedReader, name_of, text_of
 from tests.spark.chaos.due import Place
 from tests.spark.chaos.examples import INPUT_PARTITIONS, OUTPUT_PARTITIONS, Example, Row, encode
+from tests.support.patience import patient
 
 FED_AT_ONCE = 20
 FEED_SECONDS = 1 / 3
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = patient(300.0)
 FETCH_SECONDS = 0.25
 FETCH_TIMEOUT_SECONDS = 10.0
 

@@ -31,6 +31,7 @@ from tests.spark.chaos.failures import failures_environment, planted_failures
 from tests.spark.chaos.processes import executors, python_workers, signal_all
 from tests.spark.chaos.verdict import Verdict, judge
 from tests.spark.chaos.wire import PipelineTap
+from tests.support.patience import patient
 
 FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 MASTER = "local-cluster[2,1,768]"
@@ -38,7 +39,7 @@ VICTIMS = ("driver", "executor", "worker", "broker", "sleeper")
 ROWS_PER_BATCH = 60
 AHEAD_MAX = 2 * ROWS_PER_BATCH
 # A machine under load starts Spark slowly; nothing here is decided by these but how long a failure takes.
-STALL_SECONDS = 300.0
+STALL_SECONDS = patient(300.0)
 OPEN_TRANSACTION_SECONDS = 20.0
 POLL_SECONDS = 0.02
 BATCH_DONE = '"event": "batch"'

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from tests.support.patience import patient
+
 from fencepost.wire import messages
 from fencepost.wire.batch import BatchHeader, read_header
 from fencepost.wire.catalog import ApiKey, request_class
@@ -74,7 +76,7 @@ class ScriptedBroker:
             host, self._port = server.sockets[0].getsockname()
             self.address = f"{host}:{self._port}"
             async with server:
-                await asyncio.wait_for(scenario(), 30)
+                await asyncio.wait_for(scenario(), patient(30))
 
         asyncio.run(main())
 

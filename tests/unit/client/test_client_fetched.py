@@ -56,6 +56,12 @@ def test_markers_are_not_shown_but_are_passed() -> None:
     assert read(log).next_offset == 2
 
 
+def test_a_marker_that_compaction_has_emptied_is_passed() -> None:
+    emptied = batch(1, producer_id=5, producer_epoch=0, transactional=True, control=True, last_offset_delta=0)
+    fetched = read(transactional(0, 5, b"a") + emptied + batch(2, b"b"))
+    assert (values(fetched), fetched.next_offset) == ([b"a", b"b"], 3)
+
+
 def test_records_of_an_aborted_transaction_are_dropped_and_later_ones_of_the_same_producer_kept() -> None:
     log = (
         transactional(0, 5, b"aborted")

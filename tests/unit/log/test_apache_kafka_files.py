@@ -27,6 +27,7 @@ from fencepost.wire.records import read_records
 from tests.peers import java
 from tests.peers.kafka import ApacheKafka
 from tests.peers.markers import append_marker
+from tests.support.patience import patient
 
 NOW_MS = 1_700_000_000_000
 RECORDS_AND_MARKERS = 1004
@@ -96,7 +97,7 @@ def apache() -> Iterator[ApacheKafka]:
 def fill(broker: ApacheKafka) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.create_topics([NewTopic("orders", 1, 1)]).values():
-        future.result(30)
+        future.result(patient(30))
     for compression in ("none", "gzip", "lz4", "zstd", "snappy"):
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -108,14 +109,14 @@ def fill(broker: ApacheKafka) -> None:
         for number in range(200):
             producer.produce("orders", key=f"{compression}-{number}", value=b"x" * 50)
             if number % 10 == 0:
-                producer.flush(30)
-        assert producer.flush(30) == 0
+                producer.flush(patient(30))
+        assert producer.flush(patient(30)) == 0
     for outcome in ("commit", "abort"):
         transactional = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": outcome})
         transactional.init_transactions(30)
         transactional.begin_transaction()
         transactional.produce("orders", key=outcome, value=b"y")
-        transactional.flush(30)
+        transactional.flush(patient(30))
         (transactional.commit_transaction if outcome == "commit" else transactional.abort_transaction)(30)
         # Kafka does not promise that the next transaction of another producer begins behind this one's marker.
         await_marker(admin, RECORDS_AND_MARKERS - (2 if outcome == "commit" else 0))
@@ -124,10 +125,10 @@ def fill(broker: ApacheKafka) -> None:
 def await_marker(admin: AdminClient, end: int) -> None:
     """A marker follows the answer to a commit or abort; once it is there, the stable offset is the end."""
     partition = TopicPartition("orders", 0)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patient(30)
     while time.monotonic() < deadline:
         asked = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-        if asked[partition].result(30).offset == end:
+        if asked[partition].result(patient(30)).offset == end:
             return
         time.sleep(0.05)
     raise AssertionError("the marker did not arrive")
@@ -205,7 +206,7 @@ def test_we_and_apache_kafka_take_turns_in_one_directory(apache: ApacheKafka) ->
     producer = Producer({"bootstrap.servers": apache.bootstrap_servers})
     offsets: list[int] = []
     producer.produce("orders", key="theirs", on_delivery=lambda error, message: offsets.append(message.offset()))
-    assert producer.flush(30) == 0
+    assert producer.flush(patient(30)) == 0
     assert offsets == [appended.last_offset + 1]
 
     # Kafka is killed, with its indexes preallocated; we recover.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.shell.disk import RealDisk
+from tests.support.patience import patient
 
 
 def open_descriptors() -> int:
@@ -40,14 +41,14 @@ def test_a_file_in_a_sync_keeps_its_descriptor(tmp_path: Path, monkeypatch: pyte
 
     def slow_sync(descriptor: int) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(patient(10))
         synced.append(os.fstat(descriptor).st_ino)
 
     monkeypatch.setattr("fencepost.shell.disk._sync_data", slow_sync)
     file = disk.open(str(tmp_path / "synced"), create=True)
     thread = threading.Thread(target=file.sync)
     thread.start()
-    begun.wait(10)
+    begun.wait(patient(10))
     for number in range(50):
         disk.open(str(tmp_path / f"{number}"), create=True).write(0, b"x")
     file.close()

@@ -39,6 +39,13 @@ def test_a_control_batch_of_another_kind_is_no_marker() -> None:
     assert read_marker(build_batch([(NOW_MS, b"\0\0\0\2", b"\0\0", ())], control=True)) is None
 
 
+def test_a_marker_that_compaction_has_emptied_says_nothing() -> None:
+    # As Kafka's consumer has it: compaction keeps the header for the producer's epoch and drops the record.
+    emptied = build_batch([], producer_id=7, producer_epoch=1, control=True, transactional=True, last_offset_delta=0)
+    assert read_marker(emptied) is None
+    assert read_marker(bytes(9) + emptied, 9) is None
+
+
 @pytest.mark.parametrize("length", [61, 65, 70])
 def test_a_marker_that_is_cut_off_is_malformed(length: int) -> None:
     with pytest.raises(MalformedMessage):

@@ -90,7 +90,7 @@ def _vanished(evidence: Evidence, finals: dict[tuple[str, str], FinalRead], find
             continue
         for entry in partition.entries.values():
             reader = entry.committed_by
-            if reader is None or entry.value in final.values:
+            if reader is None or entry.value in final.values or partition.may_be_gone(entry.offset):
                 continue
             if not final.expects(entry.committed_place, entry.offset):
                 continue
@@ -133,6 +133,8 @@ def _missing(
     if vanished is not None:
         return Missing(send, True, *vanished)
     partition = evidence.partitions[name]
+    if partition.may_be_gone(offset):
+        return None
     entry = None if offset is None else partition.entries.get(offset)
     if offset is not None and offset in partition.conflicts:
         return None  # told as inconsistent offsets

@@ -178,7 +178,11 @@ def check_gaps(passage: Passage, missing: set[tuple[str, int]], findings: Findin
             visible[key] = partition.visible_offsets(isolation)
         offsets = visible[key]
         between = offsets[bisect_right(offsets, gap.last) : bisect_left(offsets, gap.next)]
-        skipped = [offset for offset in between if (partition.name, offset) not in missing]
+        skipped = [
+            offset
+            for offset in between
+            if (partition.name, offset) not in missing and not partition.may_be_gone(offset)
+        ]
         if not skipped:
             continue
         entry, send = partition.entries.get(skipped[0]), partition.acknowledged.get(skipped[0])
