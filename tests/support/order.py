@@ -14,7 +14,7 @@ SECONDS = {
     "tests/spark/test_demo.py": 95,
     "tests/spark/test_spark35.py": 90,
     "tests/spark/test_sink_faults.py": 85,
-    "tests/spark/test_run_command.py": 75,
+    "tests/spark/test_run_command.py": 95,
     "tests/spark/test_source_spark.py": 70,
     "tests/spark/test_pipeline.py": 65,
     "tests/spark/test_migration.py": 50,
