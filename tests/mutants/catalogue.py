@@ -4,7 +4,7 @@ from typing import Any
 
 from fencepost.broker import markers
 from fencepost.broker.cluster_metadata import ClusterMetadata
-from fencepost.broker.durability import GroupCommit
+from fencepost.broker.durability import GroupCommit, Syncing
 from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.authorizer import Authorizer
@@ -13,6 +13,8 @@ from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.log import compaction, open_transactions, partition_log, producer_checks, producers, recovery, segment
+from fencepost.log.directory import LogDirectory
+from fencepost.log.unsynced import Unsynced
 from fencepost.wire.errors import ErrorCode
 from tests.mutants import directed
 from tests.mutants.patching import Mutant, instead, nothing
@@ -35,7 +37,7 @@ def _start_without_waiting(good: Any) -> Any:
     def start(self: GroupCommit) -> None:
         for partition in list(self._dirty):
             if partition.failure is None:
-                partition.log.mark_synced(partition.log.log_end_offset)
+                partition.log.unsynced.synced_offset = partition.log.log_end_offset
                 partition.advance(partition.log.log_end_offset, partition.appended_bytes)
         good(self)
 
@@ -50,7 +52,27 @@ def _advance_to_the_end(good: Any) -> Any:
 
 
 def _swallow_errors(good: Any) -> Any:
-    return lambda self, targets, error: good(self, targets, None)
+    return lambda self, error, then: good(self, None, then)
+
+
+def _hand_over_twice(good: Any) -> Any:
+    def take(self: Any, log_end_offset: int, active_file: Any) -> Any:
+        self.in_flight = False
+        return good(self, log_end_offset, active_file)
+
+    return take
+
+
+def _count_to_the_end(good: Any) -> Any:
+    def synced(self: Any, request: Any) -> None:
+        good(self, request)
+        self.synced_offset = max(self.synced_offset, self._requested_offset)
+
+    return synced
+
+
+def _a_gap_is_the_end(good: Any) -> Any:
+    return lambda self, *arguments, **named: False
 
 
 def _durable_at_once_in_coordinators(good: Any) -> Any:
@@ -64,8 +86,8 @@ def _durable_at_once_in_coordinators(good: Any) -> Any:
 
 
 def _cut_one_batch_too_many(good: Any) -> Any:
-    def scan(log: Any, found: Any, *rest: Any) -> Any:
-        end_offset, whole = good(log, found, *rest)
+    def scan(loader: Any, found: Any, *rest: Any) -> Any:
+        end_offset, whole = good(loader, found, *rest)
         batches = list(found.batches())
         if not whole and len(batches) > 1:
             found.cut_file(batches[-1].position)
@@ -293,17 +315,26 @@ MUTANTS = [
            [(GroupCommit, "_start", _start_without_waiting)]),
     Mutant("high-watermark-is-end", "under group flush the high watermark is the log end",
            [(Partition, "advance", _advance_to_the_end)]),
-    Mutant("swallow-eio", "a failed sync counts as done", [(GroupCommit, "_done", _swallow_errors)]),
+    Mutant("swallow-eio", "a failed sync counts as done", [(Syncing, "_done", _swallow_errors)]),
     Mutant("swallow-enospc", "a batch for which there was no room counts as written",
            [(segment.Segment, "append", _pretend_to_write)]),
     Mutant("decide-before-durable", "coordinators act on records that are not synced",
            [(Partition, "when_durable", _durable_at_once_in_coordinators)]),
-    Mutant("forget-new-names", "the directory of a new segment is not synced", [(_Log, "note_new_names", nothing)]),
+    Mutant("forget-new-names", "the directory of a new segment is not synced", [(Unsynced, "note_names", nothing)]),
+    Mutant("sync-twice-at-a-time", "two syncs of one log overlap, and the first to end counts for both",
+           [(Unsynced, "take", _hand_over_twice), (Unsynced, "synced", _count_to_the_end)],
+           directed.overlapping_syncs_count_what_they_cover),
+    Mutant("gap-is-the-end", "recovery takes a hole that compaction made for the end of the log",
+           [(recovery.LogLoader, "_judge_hole", _a_gap_is_the_end), (recovery.LogLoader, "_is_place", _a_gap_is_the_end)],
+           directed.compacted_logs_are_whole_whatever_the_policy_is_now),
+    Mutant("act-after-retirement", "a pass of the cleaner goes on over a log whose topic is gone",
+           [(LogDirectory, "retire", nothing), (_Log, "retire", nothing)],
+           directed.retired_logs_leave_the_next_topic_alone),
     Mutant("recover-without-crc", "recovery does not look at checksums",
            [(recovery, "verify_crc", instead(lambda *arguments: True))],
            directed.promises_outlast_torn_writes),
     Mutant("recover-too-little", "recovery cuts a good batch with the torn one",
-           [(recovery, "_scan", _cut_one_batch_too_many)],
+           [(recovery.LogLoader, "_scan", _cut_one_batch_too_many)],
            directed.promises_outlast_torn_writes),
     Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
            [(_Producers, "load_snapshot", _snapshot_without_open)]),

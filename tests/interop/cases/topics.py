@@ -411,3 +411,40 @@ def settings_in_coarser_units_behind_the_finer(peer: Peer) -> Any:
     ]
     found = peer.call("DescribeConfigs", 4, {"Resources": wanted, "IncludeSynonyms": True})["Results"]
     return [sorted(each["Configs"], key=lambda config: config["Name"]) for each in found]
+
+
+@case
+def replicas_to_be_moved(peer: Peer) -> Any:
+    """There is one broker with one directory: only asking for where a replica is can succeed."""
+    topic = peer.topic(partitions=2)
+    path = peer.call("DescribeLogDirs", 4, {"Topics": None})["Results"][0]["LogDir"]
+
+    def assign(version: int, name: str, *wanted: tuple[int, list[int] | None], **fields: Any) -> Any:
+        partitions = [{"PartitionIndex": index, "Replicas": replicas} for index, replicas in wanted]
+        request = {"TimeoutMs": 5000, "Topics": [{"Name": name, "Partitions": partitions}], **fields}
+        return comparable(peer.call("AlterPartitionReassignments", version, request))
+
+    def move(version: int, *wanted: tuple[str, str, list[int]]) -> Any:
+        dirs = [{"Path": where, "Topics": [{"Name": name, "Partitions": some}]} for where, name, some in wanted]
+        answer = comparable(peer.call("AlterReplicaLogDirs", version, {"Dirs": dirs}))
+        # Kafka answers in the order of a hash table.
+        return sorted(
+            (result["TopicName"], each["PartitionIndex"], each["ErrorCode"])
+            for result in answer["Results"]
+            for each in result["Partitions"]
+        )
+
+    return [
+        assign(0, topic, (0, [1]), (1, None), (0, []), (0, [1, 1]), (2, [1])),
+        assign(1, topic, (0, [1]), (0, [1, 7]), AllowReplicationFactorChange=False),
+        assign(1, peer.name("missing"), (0, [1]), (0, None)),
+        assign(1, topic),
+        comparable(peer.call("AlterPartitionReassignments", 1, {"TimeoutMs": 5000, "Topics": []})),
+        move(1, (path, topic, [0, 1, 2, -1])),
+        move(2, (path, topic, [0]), ("/no/such/directory", topic, [1])),
+        move(2, ("/no/such/directory", topic, [0]), (path, topic, [0])),
+        # The name of the directory by way of which Kafka moves a replica would be too long.
+        move(2, (path, "x" * 230, [0]), ("/no/such/directory", "x" * 230, [1]), (path, "x" * 213, [0, 12])),
+        move(2, (path, peer.name("missing"), [0]), ("", topic, [1])),
+        move(2),
+    ]

@@ -360,9 +360,9 @@ def test_jitter_makes_segments_roll_earlier_and_each_at_its_own_time() -> None:
     scene = Scene(TopicConfig(segment_ms=10_000, segment_jitter_ms=4_000))
     ages = []
     for _ in range(20):
-        base_offset = scene.log.active_segment.base_offset
+        base_offset = scene.log.segments.active.base_offset
         began_ms = scene.now_ms
-        while scene.log.active_segment.base_offset == base_offset:
+        while scene.log.segments.active.base_offset == base_offset:
             scene.now_ms += 100
             scene.append(batch_of("value", timestamp_ms=scene.now_ms))
         ages.append(scene.now_ms - began_ms)
