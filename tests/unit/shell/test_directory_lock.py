@@ -5,11 +5,15 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from fencepost.broker.events import StorageFailed
+from fencepost.embedded import Broker
 from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
+from fencepost.wire.errors import KafkaError
 
 # Takes a lock in a process of its own, as another broker would, and says whether it got it.
 TRIES = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.{lock}(file, fcntl.LOCK_EX | fcntl.LOCK_NB)"
@@ -94,3 +98,18 @@ def test_a_broker_that_was_quicker_is_noticed(tmp_path: Path) -> None:
                 with pytest.raises(DirectoryInUse):
                     lock.renew()
             assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_running_broker_stops_serving_a_directory_that_another_one_has_taken(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker:
+        replacement = tmp_path / "replacement"
+        with open(replacement, "w") as intruder:
+            fcntl.flock(intruder, fcntl.LOCK_EX)
+            replacement.replace(tmp_path / ".lock")
+            deadline = time.monotonic() + 60
+            while not (told := [event for event in broker.events() if isinstance(event, StorageFailed)]):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert "another broker uses the data directory" in told[0].reason
+            with pytest.raises(KafkaError, match="another broker"):
+                broker.create_topic("refused")
