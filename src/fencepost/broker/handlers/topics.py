@@ -45,10 +45,17 @@ CHANGES_PER_REQUEST_MAX = 10_000
 
 
 def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-    names = Counter(topic.name for topic in request.topics)
+    names: Counter[str] = Counter()
+    changes = 0
+    for wanted in request.topics:
+        yield None
+        names[wanted.name] += 1
+        changes += _change_count(node, wanted)
     response = CreateTopicsResponse()
-    if sum(_change_count(node, wanted) for wanted in request.topics) > CHANGES_PER_REQUEST_MAX:
-        response.topics = [_refused(name, _too_large()) for name in names]
+    if changes > CHANGES_PER_REQUEST_MAX:
+        for name in names:
+            yield None
+            response.topics.append(_refused(name, _too_large()))
         return response
     refused: set[str] = set()
     for wanted in request.topics:
