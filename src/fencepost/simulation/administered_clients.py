@@ -90,6 +90,8 @@ class KeyedProducer(_KeyedRecords):
     def __init__(self, *arguments: Any, topics: AdministeredTopics, deeds: Deeds) -> None:
         super().__init__(*arguments, deeds=deeds)
         self.topics = topics
+        self._last_offset = -1
+        """The last that was acknowledged."""
 
     def run(self) -> Steps[None]:
         self.starts += 1
@@ -115,11 +117,22 @@ class KeyedProducer(_KeyedRecords):
                 if (yield from self._until_acknowledged(key, values, sequences.get(key, 0), operation)):
                     sequences[key] = sequences.get(key, 0) + len(values)
                     operation.ok()
+                    if not plan_of(key[0]).may_go and self.source.random() < 0.1:
+                        yield from self._look_at_the_end(key)
                 else:
                     # With the topic went whether it arrived.
                     sequences.pop(key, None)
                     operation.info()
             yield Sleep(self.source.choice((10, 30, 120)))
+
+    def _look_at_the_end(self, key: TopicPartition) -> Steps[None]:
+        """Whatever was acknowledged, by whichever acks, is there for whoever asks next."""
+        answer = yield requests.list_offsets((name_of(key[0]), key[1]), requests.LATEST)
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            return
+        end = answer.topics[0].partitions[0].offset
+        if end <= self._last_offset:
+            self.deeds.wonder(f"{self.name}: {key} ends at {end}, and {self._last_offset} was acknowledged")
 
     def _until_acknowledged(
         self, key: TopicPartition, values: list[str], sequence: int, operation: RecordedOperation
@@ -134,6 +147,7 @@ class KeyedProducer(_KeyedRecords):
                 if not data.error_code:
                     for at in range(len(values)):
                         operation.sent(at, data.base_offset + at)
+                    self._last_offset = data.base_offset + len(values) - 1
                     return True
                 if data.error_code in GONE:
                     self._gone(key, "Produce")
