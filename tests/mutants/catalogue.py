@@ -325,7 +325,7 @@ MUTANTS = [
            [(Unsynced, "take", _hand_over_twice), (Unsynced, "synced", _count_to_the_end)],
            directed.overlapping_syncs_count_what_they_cover),
     Mutant("gap-is-the-end", "recovery takes a hole that compaction made for the end of the log",
-           [(recovery.LogLoader, "_judge_hole", _a_gap_is_the_end), (recovery.LogLoader, "_is_place", _a_gap_is_the_end)],
+           [(recovery.LogLoader, name, _a_gap_is_the_end) for name in ("_judge_hole", "_is_place")],
            directed.compacted_logs_are_whole_whatever_the_policy_is_now),
     Mutant("act-after-retirement", "a pass of the cleaner goes on over a log whose topic is gone",
            [(LogDirectory, "retire", nothing), (_Log, "retire", nothing)],
