@@ -92,6 +92,9 @@ class Client:
         now_ms = self.machine.clock.wall_ms()
         return build_batch([(now_ms, None, value, ()) for value in values], **producer)
 
+    def keyed_batch(self, key: bytes, value: bytes) -> bytearray:
+        return build_batch([(self.machine.clock.wall_ms(), key, value, ())])
+
     # Reading
 
     def fetch_request(self, topic: str, offsets: dict[int, int], **fields: Any) -> FetchRequest:

@@ -476,6 +476,7 @@ class Node:
         logs: list[PartitionLog] = []
         self._in_the_making[topic.name] = len(indexes)
         try:
+            self.storage.forget(topic.name, indexes)
             for index in indexes:
                 logs.append(self.storage.create_log(topic, index, config, now_ms))
                 yield None

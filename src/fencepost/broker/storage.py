@@ -71,8 +71,8 @@ class Storage:
         self._knows_recovery_points = True
         self._clean_offsets: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
-        self._checkpointed: dict[tuple[str, int], int] = {}
-        """Recovery points as they stand on the disk."""
+        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
+        """Each checkpoint as the disk has it, by its name."""
 
     def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
         """Claim the directory and read its checkpoints."""
@@ -97,9 +97,12 @@ class Storage:
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, is_always_there=True)
         self._knows_recovery_points = recovery_points is not None
         self._recovery_points = recovery_points or {}
-        self._checkpointed = dict(self._recovery_points)
         self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
+        self._checkpointed = {
+            RECOVERY_POINT_CHECKPOINT: dict(self._recovery_points),
+            LOG_START_OFFSET_CHECKPOINT: dict(self._log_starts),
+        }
         return properties
 
     def _read_checkpoint(self, name: str, *, is_always_there: bool = False) -> dict[tuple[str, int], int] | None:
@@ -215,13 +218,22 @@ class Storage:
         path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
         if self.disk.exists(path) and read_partition_metadata(self.disk, path) != topic.topic_id:
             self.disk.rename(path, f"{path}.{topic.topic_id.hex()}{STRAY_SUFFIX}")
-        self._recovery_points.pop((topic.name, index), None)
-        self._log_starts.pop((topic.name, index), None)
-        if (topic.name, index) in self._checkpointed:
-            # What the checkpoint says of an older topic of that name must not be taken for this one's.
-            del self._checkpointed[topic.name, index]
-            write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, self._checkpointed)
         return self.open_log(topic, index, config, now_ms)
+
+    def forget(self, topic: str, indexes: Iterable[int]) -> None:
+        """What the checkpoints say of an older topic of that name must not be taken for the one that is made now."""
+        keys = [(topic, index) for index in indexes]
+        for key in keys:
+            for known in (self._recovery_points, self._log_starts, self._clean_offsets):
+                known.pop(key, None)
+        for name, on_disk in self._checkpointed.items():
+            if not on_disk.keys().isdisjoint(keys):
+                kept = {key: offset for key, offset in on_disk.items() if key not in keys}
+                self._write_checkpoint(name, kept)
+
+    def _write_checkpoint(self, name: str, offsets: dict[tuple[str, int], int]) -> None:
+        write_offset_checkpoint(self.disk, self.directory, name, offsets)
+        self._checkpointed[name] = offsets
 
     def delete_log(self, log: PartitionLog) -> str:
         """Take a log out of the directory at once; the path whose tree is then to be removed."""
@@ -241,7 +253,8 @@ class Storage:
             recovery_points[key] = log.synced_offset
             if log.epochs.dirty:
                 # What the epoch checkpoint lacks has to be read again from the batches.
-                recovery_points[key] = min(log.synced_offset, self._checkpointed.get(key, 0))
+                checkpointed = self._checkpointed[RECOVERY_POINT_CHECKPOINT]
+                recovery_points[key] = min(log.synced_offset, checkpointed.get(key, 0))
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
                 log_starts[key] = log.log_start_offset
@@ -250,8 +263,7 @@ class Storage:
             (LOG_START_OFFSET_CHECKPOINT, log_starts),
             (REPLICATION_OFFSET_CHECKPOINT, high_watermarks),
         ):
-            write_offset_checkpoint(self.disk, self.directory, name, offsets)
-        self._checkpointed = recovery_points
+            self._write_checkpoint(name, offsets)
 
     def close(self, logs: Iterable[PartitionLog]) -> None:
         """Leave nothing to recover."""
