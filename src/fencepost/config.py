@@ -141,7 +141,8 @@ class BrokerConfig(SecurityConfig):
     flush: str = setting(
         "string",
         "group",
-        "Fencepost: `group` answers acks=all after one sync shared by all that wait; `os` trusts the page cache.",
+        "Fencepost: `group` answers acks=1 and acks=all after one sync shared by all that wait; "
+        "`os` trusts the page cache.",
         choices=("group", "os"),
     )
     flush_threads: int = setting("int", 4, "Fencepost: threads that sync files.", minimum=1, maximum=64)

@@ -256,7 +256,8 @@ class Storage:
                 checkpointed = self._checkpointed[RECOVERY_POINT_CHECKPOINT]
                 recovery_points[key] = min(log.synced_offset, checkpointed.get(key, 0))
             high_watermarks[key] = log.high_watermark
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.log_start_offset > 0:
+                # Even where a segment begins there: the names of those before it may come back with a power cut.
                 log_starts[key] = log.log_start_offset
         for name, offsets in (
             (RECOVERY_POINT_CHECKPOINT, recovery_points),

@@ -990,8 +990,12 @@ class PartitionLog:
     def _make_cut_durable(self, segment: Segment) -> None:
         """Else a power cut could bring back what was cut, after other records have taken its offsets."""
         segment.file.sync()
-        for path in segment.write_indexes():
-            WrittenFile(self.disk, path).sync()
+        try:
+            for path in segment.write_indexes():
+                WrittenFile(self.disk, path).sync()
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise  # and without room they are made anew when they are wanted
         self.directory.sync()
 
     def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
