@@ -1,19 +1,24 @@
 """The mutants. Each breaks one promise of the broker by replacing one or two functions of the production code."""
 
+import dataclasses
 from typing import Any
 
 from fencepost.broker import markers
+from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata
 from fencepost.broker.durability import GroupCommit, Syncing
+from fencepost.broker.handlers import produce
 from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.authorizer import Authorizer
+from fencepost.broker.storage import Storage
 from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.log import compaction, open_transactions, partition_log, producer_checks, producers, recovery, segment
 from fencepost.log.directory import LogDirectory
+from fencepost.log.segments import Segments
 from fencepost.log.unsynced import Unsynced
 from fencepost.wire.errors import ErrorCode
 from tests.mutants import directed
@@ -71,8 +76,27 @@ def _count_to_the_end(good: Any) -> Any:
     return synced
 
 
-def _a_gap_is_the_end(good: Any) -> Any:
-    return lambda self, *arguments, **named: False
+def _synced_to_the_end(good: Any) -> Any:
+    def synced(self: Any, request: Any) -> None:
+        good(self, request)
+        self.unsynced.synced_offset = self.log_end_offset
+
+    return synced
+
+
+def _answer_acks_one(good: Any) -> Any:
+    """As it once was: acks=1 is answered when the record is written."""
+
+    def append(node: Any, call: Any, request: Any, *rest: Any) -> Any:
+        when_all_durable = produce._when_all_durable
+        if request.acks == 1:
+            produce._when_all_durable = lambda response, waiting: response
+        try:
+            return good(node, call, request, *rest)
+        finally:
+            produce._when_all_durable = when_all_durable
+
+    return append
 
 
 def _durable_at_once_in_coordinators(good: Any) -> Any:
@@ -105,6 +129,18 @@ def _pretend_to_write(good: Any) -> Any:
             return self.size
 
     return append
+
+
+def _ignore_damage(good: Any) -> Any:
+    def load(self: Any) -> None:
+        known = self.checkpoints
+        try:
+            good(self)
+        except recovery.DamagedLog:
+            self.checkpoints = dataclasses.replace(known, recovery_point=0)
+            good(self)
+
+    return load
 
 
 # Transactions
@@ -324,12 +360,6 @@ MUTANTS = [
     Mutant("sync-twice-at-a-time", "two syncs of one log overlap, and the first to end counts for both",
            [(Unsynced, "take", _hand_over_twice), (Unsynced, "synced", _count_to_the_end)],
            directed.overlapping_syncs_count_what_they_cover),
-    Mutant("gap-is-the-end", "recovery takes a hole that compaction made for the end of the log",
-           [(recovery.LogLoader, name, _a_gap_is_the_end) for name in ("_judge_hole", "_is_place")],
-           directed.compacted_logs_are_whole_whatever_the_policy_is_now),
-    Mutant("act-after-retirement", "a pass of the cleaner goes on over a log whose topic is gone",
-           [(LogDirectory, "retire", nothing), (_Log, "retire", nothing)],
-           directed.retired_logs_leave_the_next_topic_alone),
     Mutant("recover-without-crc", "recovery does not look at checksums",
            [(recovery, "verify_crc", instead(lambda *arguments: True))],
            directed.promises_outlast_torn_writes),
@@ -397,6 +427,19 @@ MUTANTS = [
            [(commits, "check_commit", _any_member_in_transactions)]),
     Mutant("unstable-offsets-shown", "OffsetFetch with require_stable does not wait for open transactions",
            [(OffsetStore, "is_pending", instead(lambda *arguments: False))], directed.pending_offsets_are_unstable),
+    Mutant("synced-past-the-request", "a sync counts for what was written while it ran",
+           [(_Log, "synced", _synced_to_the_end)]),
+    Mutant("acks-one-before-sync", "acks=1 is answered before the sync", [(produce, "_append", _answer_acks_one)]),
+    Mutant("gap-is-the-end", "recovery takes what compaction left out for the end of the log",
+           [(recovery.LogLoader, "_is_place", instead(lambda *arguments: False)),
+            (recovery.LogLoader, "_judge_hole", instead(lambda *arguments, **named: False))]),
+    Mutant("missing-segments-served", "a log whose segments are missing is served",
+           [(recovery.LogLoader, "load", _ignore_damage)]),
+    Mutant("deleted-log-goes-on", "a deleted log keeps its paths and its pass",
+           [(Cleaning, "forget", nothing), (LogDirectory, "retire", nothing),
+            (Segments, "retire", nothing)]),
+    Mutant("recreated-keeps-recovery-point", "a topic inherits the recovery point of the last one of its name",
+           [(Storage, "forget", nothing)]),
     Mutant("deletions-not-journaled", "a deleted topic is back after a restart",
            [(ClusterMetadata, "_commit", _only_in_memory("delete_topic"))]),
     Mutant("widening-not-journaled", "new partitions are gone after a restart",

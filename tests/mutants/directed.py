@@ -26,7 +26,7 @@ from tests.durability.test_two_phase_commit import (
 from tests.unit.coordinators.transactions.test_ending import (
     test_a_zombie_of_protocol_2_never_gets_the_epoch_of_a_live_producer_of_protocol_1,
 )
-from tests.unit.log import test_life_and_death, test_recovery
+from tests.unit.log import test_life_and_death
 
 TOPIC = OUTPUTS[0]
 
@@ -158,11 +158,3 @@ def pending_offsets_are_unstable() -> None:
 
 def overlapping_syncs_count_what_they_cover() -> None:
     test_life_and_death.test_what_is_synced_twice_at_a_time_never_counts_more_than_the_first_has_covered()
-
-
-def compacted_logs_are_whole_whatever_the_policy_is_now() -> None:
-    test_recovery.test_a_log_that_was_compacted_once_is_whole_whatever_the_policy_is_now(False, 0)
-
-
-def retired_logs_leave_the_next_topic_alone() -> None:
-    test_life_and_death.test_a_pass_of_the_cleaner_over_a_log_that_is_gone_leaves_the_next_topics_files_alone()

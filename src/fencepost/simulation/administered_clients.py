@@ -25,7 +25,7 @@ PADDING_BYTES = 120
 LOOK_EVERY_MS = 700
 TOMBSTONE_HEADER = "tombstone"
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-ACKS_ONE_IS_DURABLE = False
+ACKS_ONE_IS_DURABLE = True
 """Whether the broker answers acks=1 after the sync under flush=group. Until it does, a power cut may take the record,
 and nobody sends acks=1."""
 

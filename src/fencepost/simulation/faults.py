@@ -25,7 +25,7 @@ from fencepost.wire.catalog import ApiKey
 if TYPE_CHECKING:
     from fencepost.simulation.world import World
 
-MISSING_FILES_ARE_REPORTED = False
+MISSING_FILES_ARE_REPORTED = True
 """Whether the broker puts a partition out of service whose files are missing. Until it does, no files vanish."""
 FAULT_EVERY_MS = 1_500
 KIND_CHOSEN = 0.6
