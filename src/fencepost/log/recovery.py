@@ -158,8 +158,10 @@ class LogLoader:
         content = encode_partition_metadata(self.topic_id)
         if self.rewrites or not disk.exists(path) or disk.read_bytes(path) != content:
             disk.write_bytes(path, content)
-            self.unsynced.note_written(path)
-            self.unsynced.note_names()
+        # Even if it is there: a process that was killed may have written it and never synced it, and without it nobody
+        # could tell this log from one of another topic of that name.
+        self.unsynced.note_written(path)
+        self.unsynced.note_names()
 
     def _begin(self) -> None:
         start = self.log_start_offset

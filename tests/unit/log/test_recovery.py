@@ -61,6 +61,16 @@ def test_a_new_log_has_its_topic_id_on_disk_and_an_empty_segment() -> None:
     assert scene.open(clean=True).log_end_offset == 0
 
 
+def test_the_topic_id_that_a_killed_process_had_only_written_is_durable_with_the_first_records() -> None:
+    scene = Scene()
+    scene.disk.sync_directory("/data")  # as every start does
+    scene.open(clean=False)  # killed before anything was synced; the page cache still has it
+    scene.append()
+    scene.sync()
+    scene.disk.power_cut(PowerCut.LOSE_ALL)
+    assert read_partition_metadata(scene.disk, DIRECTORY) == TOPIC_ID
+
+
 @pytest.mark.parametrize("kept_bytes", [1, 12, 60, 61, 100])
 def test_a_torn_batch_at_the_end_is_cut_off(kept_bytes: int) -> None:
     scene = filled()
