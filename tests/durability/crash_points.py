@@ -46,8 +46,8 @@ class WatchedDisk(FragileDisk):
         super().__init__()
         self._before = before
 
-    def _count(self) -> None:
-        super()._count()
+    def _count(self, path: str) -> None:
+        super()._count(path)
         caller = sys._getframe(1).f_code.co_name
         self._before(_WRITES_AND_SYNCS[caller])
 
