@@ -7,7 +7,7 @@ served, those that returned data last go to the end.
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from fencepost.broker.slices import Steps, finished
+from fencepost.broker.slices import Steps
 from fencepost.ports import Randomness
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import FetchRequest
@@ -17,6 +17,7 @@ INITIAL_EPOCH = 0
 TOPIC_ID_VERSION = 13
 EPOCH_MAX = 2**31 - 1
 # Of all sessions together; a session may be small to ask for and large to keep.
+PARTITIONS_PER_SLICE = 64
 SESSION_PARTITIONS_MAX = 250_000
 
 # A topic is a name before v13 and an id from then on.
@@ -72,7 +73,7 @@ class FetchSessions:
         `wanted` is what `wanted_of` makes of the request, from whoever has done that already."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if wanted is None:
-            wanted = finished(wanted_of(request, version))
+            wanted = [each for topic in request.topics for each in _wanted_of(topic, topic.partitions, uses_topic_ids)]
         epoch, session_id = request.session_epoch, request.session_id
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._forget(session_id)
@@ -131,15 +132,33 @@ class FetchSessions:
 
 
 def wanted_of(request: FetchRequest, version: int) -> Steps[list[tuple[Key, Wanted]]]:
-    uses_topic_ids = version >= TOPIC_ID_VERSION
+    """What a request asks for, made in slices."""
     wanted: list[tuple[Key, Wanted]] = []
     for topic in request.topics:
-        name, topic_id = topic.topic, topic.topic_id
-        key = topic_id if uses_topic_ids else name
-        for one in topic.partitions:
-            if len(wanted) & 63 == 63:
-                yield None
-            index = one.partition
-            limits = (one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch)
-            wanted.append(((key, index), Wanted(name, topic_id, index, *limits)))
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_SLICE):
+            yield None
+            some = topic.partitions[start : start + PARTITIONS_PER_SLICE]
+            wanted += _wanted_of(topic, some, version >= TOPIC_ID_VERSION)
     return wanted
+
+
+def _wanted_of(
+    topic: FetchRequest.FetchTopic, partitions: list[FetchRequest.FetchTopic.FetchPartition], uses_topic_ids: bool
+) -> list[tuple[Key, Wanted]]:
+    name, topic_id = topic.topic, topic.topic_id
+    key = topic_id if uses_topic_ids else name
+    return [
+        (
+            (key, one.partition),
+            Wanted(
+                name,
+                topic_id,
+                one.partition,
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch,
+                one.last_fetched_epoch,
+            ),
+        )
+        for one in partitions
+    ]

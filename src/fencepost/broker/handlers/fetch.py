@@ -12,7 +12,7 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.fetch_sessions import FetchSession, Wanted, wanted_of
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.access import Access
-from fencepost.broker.slices import Steps, finished
+from fencepost.broker.slices import Steps
 from fencepost.log.open_transactions import PACKED_BYTES
 from fencepost.ports import Timer
 from fencepost.promise import Promise
@@ -33,14 +33,17 @@ T = TypeVar("T")
 
 # A fetch of more partitions is served in slices.
 PARTITIONS_AT_ONCE = 100
+RESULTS_PER_SLICE = 64
 
 
 def fetch(
     node: "Node", call: Call, request: FetchRequest
 ) -> FetchResponse | Promise[FetchResponse] | Steps[FetchResponse | Promise[FetchResponse]]:
-    topics = request.topics
-    if len(topics) > PARTITIONS_AT_ONCE or sum([len(topic.partitions) for topic in topics]) > PARTITIONS_AT_ONCE:
-        return _fetch_many(node, call, request)
+    partitions = 0
+    for topic in request.topics:
+        partitions += len(topic.partitions)
+        if partitions > PARTITIONS_AT_ONCE:
+            return _fetch_many(node, call, request)
     try:
         session = node.fetch_sessions.resolve(request, call.version)
     except KafkaError as error:
@@ -48,8 +51,8 @@ def fetch(
     attempt = _Attempt(node, call, request, session)
     if len(session.partitions) > PARTITIONS_AT_ONCE:
         return _read_many(attempt)
-    finished(attempt.reading())
-    return finished(attempt.response()) if attempt.is_enough() else _ParkedFetch(attempt).promise
+    attempt.read()
+    return attempt.response() if attempt.is_enough() else _ParkedFetch(attempt).promise
 
 
 def _fetch_many(node: "Node", call: Call, request: FetchRequest) -> Steps[FetchResponse | Promise[FetchResponse]]:
@@ -64,7 +67,7 @@ def _fetch_many(node: "Node", call: Call, request: FetchRequest) -> Steps[FetchR
 
 def _read_many(attempt: "_Attempt") -> Steps[FetchResponse | Promise[FetchResponse]]:
     yield from attempt.reading()
-    return (yield from attempt.response()) if attempt.is_enough() else _ParkedFetch(attempt).promise
+    return (yield from attempt.responding()) if attempt.is_enough() else _ParkedFetch(attempt).promise
 
 
 class _Attempt:
@@ -89,18 +92,32 @@ class _Attempt:
         may_wait = request.max_wait_ms > 0 and self.session.partitions and not self.is_final
         return not may_wait or self.size >= request.min_bytes or not self.node.may_park()
 
+    def read(self) -> None:
+        left = self._begin()
+        for wanted in self.session.partitions.values():
+            left = self._take(wanted, left)
+
     def reading(self) -> Steps[None]:
-        self.results = []
-        self.size = 0
-        left = min(self.request.max_bytes, self.node.answer_max_bytes())
-        # In slices, another connection may change the session meanwhile.
+        """The same in slices."""
+        left = self._begin()
+        # Another connection may change the session meanwhile.
         for wanted in list(self.session.partitions.values()):
             yield None
-            data = self._read_partition(wanted, left)
-            size = len(data.records or b"")
-            self.size += size
-            left = max(0, left - size)
-            self.results.append((wanted, data))
+            left = self._take(wanted, left)
+
+    def _begin(self) -> int:
+        """How many bytes may be read."""
+        self.results = []
+        self.size = 0
+        return min(self.request.max_bytes, self.node.answer_max_bytes())
+
+    def _take(self, wanted: Wanted, left: int) -> int:
+        """Read one partition; how many bytes are left."""
+        data = self._read_partition(wanted, left)
+        size = len(data.records or b"")
+        self.size += size
+        self.results.append((wanted, data))
+        return max(0, left - size)
 
     def _read_partition(self, wanted: Wanted, left: int) -> _PartitionData:
         data = _PartitionData(partition_index=wanted.index, high_watermark=-1, records=b"")
@@ -169,13 +186,28 @@ class _Attempt:
         if not access.may(AclOperation.READ, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    def response(self) -> Steps[FetchResponse]:
-        session = self.session
-        response = FetchResponse(session_id=session.session_id)
+    def response(self) -> FetchResponse:
+        response = FetchResponse(session_id=self.session.session_id)
+        self._mention(self.results, response, {})
+        return response
+
+    def responding(self) -> Steps[FetchResponse]:
+        """The same in slices."""
+        response = FetchResponse(session_id=self.session.session_id)
         topics: dict[str | bytes, _TopicResponse] = {}
-        for number, (wanted, data) in enumerate(self.results):
-            if number & 63 == 63:
-                yield None
+        for start in range(0, len(self.results), RESULTS_PER_SLICE):
+            yield None
+            self._mention(self.results[start : start + RESULTS_PER_SLICE], response, topics)
+        return response
+
+    def _mention(
+        self,
+        results: list[tuple[Wanted, _PartitionData]],
+        response: FetchResponse,
+        topics: dict[str | bytes, _TopicResponse],
+    ) -> None:
+        session = self.session
+        for wanted, data in results:
             if session.is_incremental and not _is_news(wanted, data):
                 continue
             wanted.answered_high_watermark = data.high_watermark
@@ -189,7 +221,6 @@ class _Attempt:
             topic.partitions.append(data)
             if session.session_id and data.records and (key, wanted.index) in session.partitions:
                 session.partitions.move_to_end((key, wanted.index))
-        return response
 
 
 def _is_news(wanted: Wanted, data: _PartitionData) -> bool:
@@ -245,8 +276,13 @@ class _ParkedFetch:
             self._attempt.node.scheduler.call_soon(self._read)
 
     def _read(self) -> None:
-        if not self._is_over:
-            self._run(self._attempt.reading(), lambda _: self._was_read())
+        if self._is_over:
+            return
+        if self._is_small:
+            self._attempt.read()
+            self._was_read()
+        else:
+            self._in_slices(self._attempt.reading(), lambda _: self._was_read())
 
     def _was_read(self) -> None:
         self._read_scheduled = False
@@ -266,15 +302,18 @@ class _ParkedFetch:
 
     def _finish(self) -> None:
         self._release()
-        self._run(self._attempt.response(), self.promise.resolve)
-
-    def _run(self, steps: Steps[T], then: Callable[[T], None]) -> None:
-        """At once for few partitions, or in slices."""
-        if len(self._partitions) <= PARTITIONS_AT_ONCE:
-            then(finished(steps))
+        if self._is_small:
+            self.promise.resolve(self._attempt.response())
         else:
-            node, call = self._attempt.node, self._attempt.call
-            node.slices.run(steps, partial(node.handler_failed, call)).then(then)
+            self._in_slices(self._attempt.responding(), self.promise.resolve)
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self._partitions) <= PARTITIONS_AT_ONCE
+
+    def _in_slices(self, steps: Steps[T], then: Callable[[T], None]) -> None:
+        node, call = self._attempt.node, self._attempt.call
+        node.slices.run(steps, partial(node.handler_failed, call)).then(then)
 
     def _abandon(self) -> None:
         self._release()
