@@ -163,6 +163,9 @@ def _print_losses(losses: tuple[Loss, ...]) -> None:
     for loss in losses:
         say(f"  {loss.reason}")
         say(f"  lost: {_range_text(loss)}" + (f"; its bytes are kept in {loss.set_aside}" if loss.set_aside else ""))
+        if loss.aborted:
+            said = "count" if loss.aborted > 1 else "counts"
+            say(f"  {_count(loss.aborted, 'transaction')} that may have ended there {said} as aborted")
 
 
 def _print_consequences(damaged: DamagedPartition) -> None:
@@ -220,6 +223,7 @@ def _document(data: Path, before: Survey, after: Survey, done: dict[str, tuple[L
                         "first_offset": loss.first_offset,
                         "last_offset": loss.next_offset - 1,
                         "set_aside": loss.set_aside,
+                        "aborted_transactions": loss.aborted,
                     }
                     for loss in done.get(name, each.losses)
                 ],
