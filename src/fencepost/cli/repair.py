@@ -151,7 +151,7 @@ def _print(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss
         say(f"  to go on without it: {_command(data, each.name)}")
     whole = after.partitions - len(after.damaged)
     if after.is_whole:
-        say(f"nothing is lost: {_count(after.partitions, 'partition')} can be opened")
+        say(f"{'nothing else' if done else 'nothing'} is lost: {_count(after.partitions, 'partition')} can be opened")
     else:
         say()
         say(f"{whole} of {_count(after.partitions, 'partition')} can be opened. Nothing was changed." if not done else

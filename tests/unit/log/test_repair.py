@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from fencepost.config import TopicConfig
+from fencepost.log.cleaner import cleanable, compact, run_to_end
 from fencepost.log.dry_run import DryRunDisk
 from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog, is_filler
@@ -212,6 +213,26 @@ def test_what_was_given_up_is_not_taken_for_compaction() -> None:
     take_segment(scene, found[1])
     with pytest.raises(DamagedLog):
         opener(scene)(scene.disk)
+
+
+@pytest.mark.parametrize("what", WAYS)
+def test_a_log_that_was_repaired_can_be_compacted(what: str) -> None:
+    scene = filled(TopicConfig(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",)))
+    lose(scene, what)
+    repair(scene.disk, DATA, DIRECTORY, opener(scene), END)
+    scene.log = opener(scene)(scene.disk)
+    for number in range(20):
+        scene.append(batch_of("new" * 20, key=b"k%d" % (number % 3)), leader_epoch=9)
+    scene.sync()
+    end = scene.log.log_end_offset
+    run_to_end(compact(cleanable(scene.log, None, NOW_MS), NOW_MS))
+    kept = offsets_of(scene.log)
+    scene.log.close()
+    scene.disk.sync_file_system(DATA)
+    assert examine(scene.disk, DATA, DIRECTORY, opener(scene, end), end) == []
+    log = opener(scene, end)(scene.disk)
+    assert log.log_end_offset == end
+    assert offsets_of(log) == kept
 
 
 @pytest.mark.parametrize("what", ["a middle segment", "bytes in the last segment"])
