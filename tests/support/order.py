@@ -54,6 +54,8 @@ SECONDS = {
     "tests/hostile/test_cli_refusals.py": 15,
     "tests/hostile/test_limits.py": 15,
     "tests/interop/test_restarts.py": 15,
+    "tests/interop/test_empty_batches.py": 15,
+    "tests/durability/test_missing_files.py": 10,
     "tests/interop_cli/test_topics_and_configs.py": 15,
     "tests/interop_client/test_group_consumer.py": 12,
     "tests/unit/test_suite_script.py": 10,

@@ -285,6 +285,15 @@ class ClusterMetadata:
         return b"".join(map(encode_line, changes))
 
 
+def rebuilt_journal(topics: Iterable[Topic], incarnation: int, next_producer_id: int) -> bytes:
+    """A journal in place of one that was lost. Producer ids below the next one are never handed out."""
+    block = -(-next_producer_id // PRODUCER_ID_BLOCK) * PRODUCER_ID_BLOCK
+    changes: list[dict[str, Any]] = [{"op": "start", "incarnation": incarnation}]
+    changes += map(_creation, topics)
+    changes.append({"op": "producer_ids", "next": block})
+    return b"".join(map(encode_line, changes))
+
+
 def _creation(topic: Topic) -> dict[str, Any]:
     return {
         "op": "create_topic",

@@ -192,15 +192,23 @@ class Storage:
             topic.topic_id,
             config,
             now_ms,
-            Checkpoints(
-                self.was_clean,
-                self._recovery_points.get(key, 0 if self._knows_recovery_points else None),
-                self._log_starts.get(key, 0),
-                self._clean_offsets.get(key, 0),
-            ),
+            self.checkpoints_of(*key),
             limits=self.limits,
             rewrite=self.is_suspect,
         )
+
+    def checkpoints_of(self, topic: str, index: int) -> Checkpoints:
+        key = (topic, index)
+        return Checkpoints(
+            self.was_clean,
+            self._recovery_points.get(key, 0 if self._knows_recovery_points else None),
+            self._log_starts.get(key, 0),
+            self._clean_offsets.get(key, 0),
+        )
+
+    def known_partitions(self) -> list[tuple[str, int]]:
+        """Whatever the checkpoint of recovery points names."""
+        return list(self._recovery_points)
 
     def offline_log(self, topic: Topic, index: int, config: TopicConfig, reason: Exception) -> PartitionLog:
         """A log whose files cannot be read: it refuses everything, and its files stay as they are."""

@@ -18,6 +18,7 @@ from fencepost.cli import (
     groups,
     lag,
     produce,
+    repair,
     run,
     simulate,
     tap,
@@ -40,7 +41,7 @@ Examples:
   fencepost run examples/shop.py --sample 1000           run an exactly-once pipeline on Spark
   fencepost demo                                         see it work: clients, transactions, crashes
 
-Every command but serve and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
+Every command but serve, repair and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
 FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
 """
 
@@ -56,6 +57,7 @@ ORDER = (
     "txn",
     "lag",
     "dump",
+    "repair",
     "tap",
     "exporter",
     "ui",
@@ -120,6 +122,7 @@ app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
+app.command("repair", epilog=repair.EPILOG)(repair.repair)
 app.add_typer(tap.app, name="tap")
 app.command("exporter", epilog=exporter.EPILOG)(exporter.exporter)
 app.command("ui", epilog=ui.EPILOG)(ui.ui)

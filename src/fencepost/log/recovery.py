@@ -33,7 +33,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
 from fencepost.log.unsynced import Unsynced
-from fencepost.wire.batch import BatchHeader, verify_crc
+from fencepost.wire.batch import NO_TIMESTAMP, BatchHeader, verify_crc
 from fencepost.wire.errors import MalformedMessage
 
 _OFFSET_DIGITS = 20
@@ -46,12 +46,25 @@ _REWRITE_BYTES = 1 << 20
 class DamagedLog(Exception):
     """Something that was synced, and perhaps acknowledged, is not there any more. The files are left as they are."""
 
-    def __init__(self, topic_partition: str, reason: str, first_offset: int, next_offset: int | None) -> None:
+    def __init__(
+        self,
+        topic_partition: str,
+        reason: str,
+        first_offset: int,
+        next_offset: int | None,
+        segment: int | None = None,
+        position: int = 0,
+    ) -> None:
         super().__init__(f"{topic_partition}: {reason}")
+        self.reason = reason
         self.first_offset = first_offset
         """The first offset that is missing."""
         self.next_offset = next_offset
         """The first that is known to come behind the hole; None if nobody knows."""
+        self.segment = segment
+        """Base offset of the segment that is not what was written; None where something is not there at all."""
+        self.position = position
+        """Up to which byte that segment is good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +104,8 @@ class LogLoader:
         self.log_start_offset = self.checkpoints.log_start_offset
         names = self._names()
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
-            names = self._finish_interrupted(names)
-        base_offsets, snapshots = _offsets_of(names)
+            names = finish_interrupted(self.directory, names, self.now_ms)
+        base_offsets, snapshots = offsets_of(names)
         is_clean, recovery_point = self.checkpoints.is_clean, self.checkpoints.recovery_point or 0
         if not base_offsets and recovery_point > 0:
             raise self._damaged("its segments are missing", 0, recovery_point)
@@ -130,12 +143,19 @@ class LogLoader:
                 snapshots,
             )  # fmt: skip
 
-    def _damaged(self, reason: str, first_offset: int, next_offset: int | None) -> DamagedLog:
+    def _damaged(
+        self, reason: str, first_offset: int, next_offset: int | None, segment: int | None = None, position: int = 0
+    ) -> DamagedLog:
         synced = self.checkpoints.recovery_point
         known = "" if synced is None else f"; it was synced up to {synced}"
         up_to = "" if next_offset is None else f" to {next_offset - 1}"
         return DamagedLog(
-            str(self.directory), f"{reason}: offsets {first_offset}{up_to}{known}", first_offset, next_offset
+            str(self.directory),
+            f"{reason}: offsets {first_offset}{up_to}{known}",
+            first_offset,
+            next_offset,
+            segment,
+            position,
         )
 
     # Files
@@ -168,31 +188,6 @@ class LogLoader:
         self.segments.begin(start, self.now_ms)
         self.log_end_offset = start
         self.producers.map_end_offset = start
-
-    def _finish_interrupted(self, names: list[str]) -> list[str]:
-        """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
-        directory, disk = self.directory, self.directory.disk
-        for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
-                disk.remove(directory.path_of(name))
-        swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-        base_offsets = _offsets_of(names)[0]
-        for name in swapped:
-            base_offset = int(name[:_OFFSET_DIGITS])
-            compacted = Segment(directory, base_offset, self.now_ms, SWAP_SUFFIX)
-            end_offset = base_offset
-            for _, header in read_headers(compacted.file, 0, compacted.size):
-                end_offset = header.next_offset
-            for original in base_offsets:
-                if base_offset <= original < end_offset or original == base_offset:
-                    Segment(directory, original, self.now_ms).delete(keep_snapshot=original == base_offset)
-            compacted.rename_files("")
-            compacted.close()
-        for name in directory.names():
-            if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
-                disk.remove(directory.path_of(name))
-        directory.sync()
-        return directory.names()
 
     # Leader epochs
 
@@ -233,15 +228,15 @@ class LogLoader:
             raise self._damaged(reason, max(end_offset, self.log_start_offset), following.base_offset)
         return False
 
-    def _refuse_loss(self, segment: Segment, end_offset: int, reason: str) -> None:
-        """What is to be cut off must never have been synced."""
+    def _refuse_loss(self, segment: Segment, end_offset: int, reason: str, damaged: int, position: int) -> None:
+        """What is to be cut off must never have been synced. `damaged` is the base of the segment that is cut."""
         recovery_point = self.checkpoints.recovery_point
         if recovery_point is None:
             # Nobody knows. The tail of the last segment may be torn; anything else is no trace of a crash.
             if segment is not self.segments.active:
-                raise self._damaged(reason, end_offset, None)
+                raise self._damaged(reason, end_offset, None, damaged, position)
         elif end_offset < recovery_point:
-            raise self._damaged(reason, end_offset, None)
+            raise self._damaged(reason, end_offset, None, damaged, position)
 
     # After a crash
 
@@ -291,7 +286,7 @@ class LogLoader:
                 if segment.base_offset < end_offset:
                     # It overlaps what was read, so it is no successor.
                     reason = f"{segment.log_path} does not follow {end_offset}"
-                    self._refuse_loss(segments[at - 1], segment.base_offset, reason)
+                    self._refuse_loss(segments[at - 1], segment.base_offset, reason, segment.base_offset, 0)
                     break
                 if segment.base_offset > max(end_offset, self.log_start_offset):
                     recovery_point = self.checkpoints.recovery_point
@@ -319,7 +314,7 @@ class LogLoader:
         found = next(batches, None)
         while found is not None:
             header, upcoming = found.header, next(batches, None)
-            if not _is_good(header, next_offset, segment.base_offset) or not verify_crc(
+            if not is_good(header, next_offset, segment.base_offset) or not verify_crc(
                 found.block, found.start, header
             ):
                 break
@@ -342,7 +337,8 @@ class LogLoader:
             found = upcoming
         whole = end == segment.size
         if not whole:
-            self._refuse_loss(segment, next_offset, f"{segment.log_path} is damaged at byte {end}")
+            reason = f"{segment.log_path} is damaged at byte {end}"
+            self._refuse_loss(segment, next_offset, reason, segment.base_offset, end)
             segment.cut_file(end)
         return next_offset, whole
 
@@ -359,7 +355,33 @@ class LogLoader:
         return following is not None and following.base_offset >= header.next_offset
 
 
-def _offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
+def finish_interrupted(directory: LogDirectory, names: list[str], now_ms: int) -> list[str]:
+    """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
+    disk = directory.disk
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+            disk.remove(directory.path_of(name))
+    swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    base_offsets = offsets_of(names)[0]
+    for name in swapped:
+        base_offset = int(name[:_OFFSET_DIGITS])
+        compacted = Segment(directory, base_offset, now_ms, SWAP_SUFFIX)
+        end_offset = base_offset
+        for _, header in read_headers(compacted.file, 0, compacted.size):
+            end_offset = header.next_offset
+        for original in base_offsets:
+            if base_offset <= original < end_offset or original == base_offset:
+                Segment(directory, original, now_ms).delete(keep_snapshot=original == base_offset)
+        compacted.rename_files("")
+        compacted.close()
+    for name in directory.names():
+        if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
+            disk.remove(directory.path_of(name))
+    directory.sync()
+    return directory.names()
+
+
+def offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
     base_offsets, snapshots = [], []
     for name in names:
         if name.endswith(LOG_SUFFIX):
@@ -378,17 +400,23 @@ def _trusted_end_offset(active: Segment) -> int | None:
     return active.account_for_tail()
 
 
+def is_filler(header: BatchHeader) -> bool:
+    """Whether a batch stands for offsets that were given up (`log.repair`). Compaction leaves producer or time."""
+    return header.record_count == 0 and header.max_timestamp == NO_TIMESTAMP and not header.has_producer_id
+
+
 def _was_compacted(segment: Segment) -> bool:
     """Whether a segment shows traces of compaction: holes, emptied batches, times at which tombstones go."""
     next_offset = segment.base_offset
     for _, header in read_headers(segment.file, 0, segment.size):
-        if header.base_offset > next_offset or header.record_count == 0 or header.has_delete_horizon:
+        is_emptied = header.record_count == 0 and not is_filler(header)
+        if header.base_offset > next_offset or is_emptied or header.has_delete_horizon:
             return True
         next_offset = header.next_offset
     return False
 
 
-def _is_good(header: BatchHeader, next_offset: int, segment_base_offset: int) -> bool:
+def is_good(header: BatchHeader, next_offset: int, segment_base_offset: int) -> bool:
     return (
         header.base_offset >= next_offset
         and header.last_offset_delta >= 0
@@ -416,7 +444,7 @@ def reload_producers(
 ) -> None:
     """Producer state as of the log end: the newest good snapshot, then the batches after it."""
     if snapshots is None:
-        snapshots = _offsets_of(directory.names())[1]
+        snapshots = offsets_of(directory.names())[1]
     start = _load_newest_snapshot(directory, segments, producers, log_start_offset, log_end_offset, now_ms, snapshots)
     if start < log_end_offset:
         _replay(segments, producers, start, log_end_offset)
@@ -504,7 +532,7 @@ def _replay(segments: Segments, producers: ProducerStateManager, start_offset: i
 
 def remove_snapshots(directory: LogDirectory, *, above: int = -1, kept: frozenset[int] = frozenset()) -> None:
     """Those above an offset, but for the ones that are kept."""
-    for snapshot in _offsets_of(directory.names())[1]:
+    for snapshot in offsets_of(directory.names())[1]:
         if snapshot > above and snapshot not in kept:
             directory.disk.remove(directory.path_at(snapshot, SNAPSHOT_SUFFIX))
 

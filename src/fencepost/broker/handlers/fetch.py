@@ -14,9 +14,12 @@ from fencepost.broker.partition import Partition
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.log.open_transactions import PACKED_BYTES
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segments import ReadResult
 from fencepost.ports import Timer
 from fencepost.promise import Promise
 from fencepost.wire.acls import AclOperation, ResourceType
+from fencepost.wire.batch import HEADER_BYTES, RECORD_COUNT_POSITION, iterate_headers
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.encoding import PackedStructs
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -34,6 +37,9 @@ T = TypeVar("T")
 # A fetch of more partitions is served in slices.
 PARTITIONS_AT_ONCE = 100
 RESULTS_PER_SLICE = 64
+# So many segments without a record are passed over in one answer.
+EMPTY_READS_MAX = 64
+_NO_RECORDS = bytes(HEADER_BYTES - RECORD_COUNT_POSITION)
 
 
 def fetch(
@@ -130,12 +136,12 @@ class _Attempt:
                 return data
             is_committed = self.request.isolation_level == READ_COMMITTED
             upper = partition_log.last_stable_offset if is_committed else partition_log.high_watermark
+            max_bytes, at_least_one_batch = min(left, wanted.max_bytes), self.size == 0
             found = partition_log.read(
-                wanted.fetch_offset,
-                min(left, wanted.max_bytes),
-                upper_bound=upper,
-                at_least_one_batch=self.size == 0,
+                wanted.fetch_offset, max_bytes, upper_bound=upper, at_least_one_batch=at_least_one_batch
             )
+            if found.records[RECORD_COUNT_POSITION:HEADER_BYTES] == _NO_RECORDS:
+                found = _past_empty_batches(partition_log, found, max_bytes, upper, at_least_one_batch)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 self.node.damage_found(partition.topic, partition.index, error)
@@ -328,3 +334,24 @@ class _ParkedFetch:
 
 
 HANDLERS = {ApiKey.FETCH: Handler(fetch)}
+
+
+def _past_empty_batches(
+    log: PartitionLog, found: ReadResult, max_bytes: int, upper_bound: int, at_least_one_batch: bool
+) -> ReadResult:
+    """What comes behind batches without records, if anything does, in place of them.
+
+    Compaction and repair leave such batches, and a segment may hold nothing else. KafkaJS asks for the same offset
+    again when it gets nothing but them, and librdkafka takes them for a record that is too large to fetch.
+    """
+    for _ in range(EMPTY_READS_MAX):
+        is_empty = all(header.record_count == 0 for _, header in iterate_headers(memoryview(found.records)))
+        if not is_empty or found.next_offset >= upper_bound:
+            break
+        following = log.read(
+            found.next_offset, max_bytes, upper_bound=upper_bound, at_least_one_batch=at_least_one_batch
+        )
+        if not following.records:
+            break
+        found = following
+    return found

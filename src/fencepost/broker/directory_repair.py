@@ -1,0 +1,263 @@
+"""What a stopped data directory has lost, and the way back to one that a broker can serve.
+
+Looks at the directory with the eyes of the next start: the same checkpoints, the same journal of topics, the same
+opening of each log, on a disk that only pretends to be written (`log.dry_run`). Nothing is given up unasked.
+"""
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+from fencepost.broker.cluster_metadata import JOURNAL_NAME, ClusterMetadata, Topic, rebuilt_journal
+from fencepost.broker.internal_topics import internal_topic_settings
+from fencepost.broker.storage import Storage
+from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from fencepost.config import BrokerConfig, TopicConfig
+from fencepost.coordinators.transactions.transaction_journal import VALUE_VERSION_MAX
+from fencepost.log.batch_scans import read_batches, read_headers
+from fencepost.log.dry_run import DryRunDisk
+from fencepost.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX
+from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
+from fencepost.log.partition_log import LogLimits, PartitionLog
+from fencepost.log.producer_entries import CorruptSnapshot
+from fencepost.log.producers import ProducerStateManager
+from fencepost.log.repair import CannotRepair, Loss, examine, repair
+from fencepost.log.side_files import (
+    CLEAN_SHUTDOWN,
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptSideFile,
+    parse_partition_directory_name,
+    partition_directory_name,
+    read_meta_properties,
+    read_partition_metadata,
+    take_clean_shutdown,
+)
+from fencepost.ports import Disk, Randomness
+from fencepost.wire.batch import verify_crc
+from fencepost.wire.codec import decode
+from fencepost.wire.errors import KafkaError, MalformedMessage
+from fencepost.wire.messages import TransactionLogValue
+from fencepost.wire.records import read_records
+
+PRODUCER_IDS_SKIPPED = 1_000_000
+"""Ids may have been handed out that left no trace in any log; so many above the largest one found are not used."""
+KEEP_EVERYTHING = {"retention.ms": "-1"}
+"""Nobody knows how long a topic was to keep its records: nothing may go before somebody has said so again."""
+_FAR_FUTURE_MS = 2**62
+_RECORDS_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedPartition:
+    topic: str
+    index: int
+    losses: tuple[Loss, ...] = ()
+    problem: str = ""
+    """Why nothing can be done about it; empty if the losses can be accepted."""
+    open_transactions: int = 0
+    """What would be undecided afterwards."""
+
+    @property
+    def name(self) -> str:
+        return partition_directory_name(self.topic, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltMetadata:
+    """What can be told of a cluster without its journal."""
+
+    topics: tuple[Topic, ...]
+    incarnation: int
+    next_producer_id: int
+
+    def encode(self) -> bytes:
+        return rebuilt_journal(self.topics, self.incarnation, self.next_producer_id)
+
+
+@dataclass(slots=True)
+class Survey:
+    partitions: int = 0
+    damaged: list[DamagedPartition] = field(default_factory=list)
+    metadata: RebuiltMetadata | None = None
+    """There is no journal, and this would be the new one."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.damaged and self.metadata is None
+
+
+class NotADataDirectory(Exception):
+    """There is nothing to be looked at."""
+
+
+class DirectoryRepair:
+    def __init__(self, disk: Disk, directory: str, randomness: Randomness, now_ms: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._randomness = randomness
+        self._now_ms = now_ms
+
+    def survey(self) -> Survey:
+        """Everything that is lost. Raises CorruptSideFile where the broker would not start for another reason."""
+        storage, topics, rebuilt = self._look()
+        found = Survey(metadata=rebuilt)
+        for topic in topics:
+            for index in range(topic.partition_count):
+                found.partitions += 1
+                damaged = self._examine(storage, topic, index)
+                if damaged is not None:
+                    found.damaged.append(damaged)
+        return found
+
+    def accept(self, topic_name: str, index: int) -> tuple[Loss, ...]:
+        """Give up what one partition has lost, for good."""
+        storage, topics, _ = self._look()
+        topic = next(topic for topic in topics if topic.name == topic_name)
+        if self._disk.exists(f"{self._directory}/{CLEAN_SHUTDOWN}"):
+            take_clean_shutdown(self._disk, self._directory)
+            storage, topics, _ = self._look()
+        path, recovery_point = self._path(topic, index), storage.checkpoints_of(topic.name, index).recovery_point
+        return tuple(
+            repair(
+                self._disk,
+                self._directory,
+                path,
+                lambda disk: self._open(disk, storage, topic, index),
+                recovery_point,
+            )
+        )
+
+    def accept_metadata(self) -> RebuiltMetadata:
+        """Write a journal in place of the missing one."""
+        _, _, rebuilt = self._look()
+        assert rebuilt is not None
+        self._disk.write_atomically(f"{self._directory}/{JOURNAL_NAME}", rebuilt.encode())
+        return rebuilt
+
+    # Looking
+
+    def _look(self) -> tuple[Storage, list[Topic], RebuiltMetadata | None]:
+        """What the next start would know, without anything being changed."""
+        properties = read_meta_properties(self._disk, self._directory)
+        if properties is None:
+            raise NotADataDirectory(f"{self._directory} has no meta.properties: it is no data directory of a broker")
+        tried = DryRunDisk(self._disk, self._directory)
+        storage = Storage(tried, self._directory, LogLimits())
+        storage.start(properties.node_id, self._randomness)
+        metadata = ClusterMetadata(tried, self._directory, self._randomness, _refusal)
+        if not metadata.exists() and storage.has_logs():
+            rebuilt = self._rebuild(storage)
+            return storage, list(rebuilt.topics), rebuilt
+        metadata.load()
+        storage.set_strays_aside(metadata.topics)
+        return storage, list(metadata.topics.values()), None
+
+    def _path(self, topic: Topic, index: int) -> str:
+        return f"{self._directory}/{partition_directory_name(topic.name, index)}"
+
+    def _open(self, disk: Disk, storage: Storage, topic: Topic, index: int) -> PartitionLog:
+        return PartitionLog.open(
+            disk,
+            self._path(topic, index),
+            topic.name,
+            index,
+            topic.topic_id,
+            TopicConfig(),
+            self._now_ms,
+            storage.checkpoints_of(topic.name, index),
+        )
+
+    def _examine(self, storage: Storage, topic: Topic, index: int) -> DamagedPartition | None:
+        opened: list[PartitionLog] = []
+
+        def open_log(disk: Disk) -> PartitionLog:
+            log = self._open(disk, storage, topic, index)
+            opened.append(log)
+            return log
+
+        recovery_point = storage.checkpoints_of(topic.name, index).recovery_point
+        try:
+            losses = examine(self._disk, self._directory, self._path(topic, index), open_log, recovery_point)
+        except CannotRepair as error:
+            return DamagedPartition(topic.name, index, problem=str(error))
+        if not losses:
+            return None
+        undecided = len(opened[-1].producers.transactions)
+        return DamagedPartition(topic.name, index, tuple(losses), open_transactions=undecided)
+
+    # A journal from nothing
+
+    def _rebuild(self, storage: Storage) -> RebuiltMetadata:
+        counts: dict[str, int] = {}
+        ids: dict[str, Counter[bytes]] = {}
+        epoch, producer_id = 0, -1
+        partitions = [parse_partition_directory_name(name) for name in self._disk.list(self._directory)]
+        present = [each for each in partitions if each is not None]
+        for name, index in (*present, *storage.known_partitions()):
+            counts[name] = max(counts.get(name, 0), index + 1)
+        for name, index in present:
+            path = f"{self._directory}/{partition_directory_name(name, index)}"
+            with contextlib.suppress(CorruptSideFile):
+                topic_id = read_partition_metadata(self._disk, path)
+                if topic_id is not None:
+                    ids.setdefault(name, Counter())[topic_id] += 1
+            epoch = max(epoch, self._largest_epoch(path))
+            producer_id = max(producer_id, self._largest_producer_id(path, name))
+        created_in = 1
+        topics = []
+        for name, count in sorted(counts.items()):
+            found = ids.get(name)
+            topic_id = found.most_common(1)[0][0] if found else self._randomness.random_bytes(16)
+            is_internal = name in INTERNAL_TOPICS
+            overrides = internal_topic_settings(name, BrokerConfig())[1] if is_internal else dict(KEEP_EVERYTHING)
+            topics.append(Topic(name, topic_id, count, created_in, is_internal, overrides))
+        # The next start counts one further: its leader epochs are above all that were ever used.
+        return RebuiltMetadata(tuple(topics), created_in + epoch, producer_id + 1 + PRODUCER_IDS_SKIPPED)
+
+    def _largest_epoch(self, path: str) -> int:
+        epoch = 0
+        with contextlib.suppress(FileNotFoundError, CorruptEpochCheckpoint):
+            epoch = LeaderEpochs.decode(self._disk.read_bytes(f"{path}/{LEADER_EPOCH_CHECKPOINT}")).latest
+        for name in self._disk.list(path):
+            if name.endswith(LOG_SUFFIX):
+                file = self._disk.open(f"{path}/{name}")
+                for _, header in read_headers(file, 0, file.size()):
+                    epoch = max(epoch, header.partition_leader_epoch)
+                file.close()
+        return epoch
+
+    def _largest_producer_id(self, path: str, topic: str) -> int:
+        largest = -1
+        for name in self._disk.list(path):
+            if name.endswith(SNAPSHOT_SUFFIX):
+                producers = ProducerStateManager(path, _FAR_FUTURE_MS)
+                with contextlib.suppress(CorruptSnapshot):
+                    producers.load_snapshot(self._disk.read_bytes(f"{path}/{name}"), 0, 0)
+                largest = max([largest, *producers.producers])
+            elif name.endswith(LOG_SUFFIX):
+                file = self._disk.open(f"{path}/{name}")
+                for found in read_batches(file, 0, file.size()):
+                    largest = max(largest, found.header.producer_id)
+                    if topic == TRANSACTIONS_TOPIC and verify_crc(found.block, found.start, found.header):
+                        batch = found.block[found.start : found.start + found.header.size_bytes]
+                        largest = max([largest, *_producer_ids_in(batch)])
+                file.close()
+        return largest
+
+
+def _producer_ids_in(batch: memoryview) -> list[int]:
+    """Of a batch of the transaction coordinator's."""
+    found: list[int] = []
+    with contextlib.suppress(KafkaError, MalformedMessage):
+        for record in read_records(batch, _RECORDS_BYTES_MAX):
+            if record.value is None or len(record.value) < 2:
+                continue
+            version = int.from_bytes(record.value[:2], "big")
+            if version <= VALUE_VERSION_MAX:
+                value = decode(TransactionLogValue, version, record.value, 2)
+                found += [value.producer_id, value.previous_producer_id, value.next_producer_id]
+    return found
+
+
+def _refusal(error: OSError) -> KafkaError:
+    raise error

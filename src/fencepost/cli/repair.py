@@ -1,0 +1,242 @@
+"""`fencepost repair`: what a stopped data directory has lost, and giving it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.dump import FOUND
+from fencepost.cli.options import Json
+from fencepost.cli.output import CommandFailed, print_json, say
+from fencepost.terminal_text import shell_word
+
+if TYPE_CHECKING:
+    from fencepost.broker.directory_repair import DamagedPartition, DirectoryRepair, RebuiltMetadata, Survey
+    from fencepost.log.repair import Loss
+
+EPILOG = """\
+\b
+Examples:
+  fencepost repair --data ./data                               what is lost; changes nothing
+  fencepost repair --data ./data --accept-loss purchases-0     go on without what that partition has lost
+  fencepost repair --data ./data --accept-loss cluster-metadata.jsonl
+
+A partition from which something is missing, or whose synced bytes have changed, is not served: every call to it
+gets KAFKA_STORAGE_ERROR. Put the files back from a backup if there is one. If there is none, --accept-loss makes the
+log whole again without them. Lost offsets stay empty and are never given to other records; readers step over them.
+Bytes that were cut off are kept in the partition's directory, as *.damaged.
+
+The broker must be stopped. Exit status 3: something is lost and was not accepted.
+"""
+
+_METADATA = "cluster-metadata.jsonl"
+_LOST_WITH_METADATA = "settings of topics and brokers, ACLs, SCRAM users, empty topics without a directory"
+_CONSEQUENCES = {
+    "__consumer_offsets": "groups of this partition may go back to older offsets, or have none",
+    "__transaction_state": (
+        "decisions about transactions are lost: what was open or being ended may stay open where it wrote"
+    ),
+}
+
+
+def repair(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Data directory of a broker that is stopped.")],
+    accept_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTITION",
+            help="Go on without what this partition (TOPIC-NUMBER) has lost; may be given several times.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a data directory has lost, and give it up if asked to."""
+    from fencepost.broker.directory_repair import NotADataDirectory
+    from fencepost.log.repair import CannotRepair
+    from fencepost.log.side_files import CorruptSideFile
+    from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
+
+    if not data.is_dir():
+        raise CommandFailed(f"{data} is no directory", "give --data the directory that `fencepost serve` was given")
+    data = data.absolute()
+    try:
+        lock = DirectoryLock(data)
+    except DirectoryInUse:
+        raise CommandFailed(f"a broker uses {data}", "stop it first") from None
+    except OSError as error:
+        raise CommandFailed(f"cannot use {data}: {error.strerror}") from None
+    try:
+        status = _repair(data, accept_loss or [], as_json)
+    except (NotADataDirectory, CannotRepair) as error:
+        raise CommandFailed(str(error)) from None
+    except CorruptSideFile as error:
+        raise CommandFailed(str(error), "put the file back from a backup") from None
+    except OSError as error:
+        raise CommandFailed(f"cannot use {error.filename or data}: {error.strerror}") from None
+    finally:
+        lock.release()
+    raise typer.Exit(status)
+
+
+def _repair(data: Path, accepted: list[str], as_json: bool) -> int:
+    from fencepost.broker.directory_repair import DirectoryRepair
+    from fencepost.shell.disk import RealDisk
+    from fencepost.shell.ports import RealClock, RealRandomness
+
+    disk = RealDisk()
+    try:
+        work = DirectoryRepair(disk, str(data), RealRandomness(), RealClock().wall_ms())
+        before = work.survey()
+        done = _accept(work, before, list(dict.fromkeys(accepted)))
+        after = work.survey() if done else before
+    finally:
+        disk.close_all()
+    document = _document(data, before, after, done)
+    if as_json:
+        print_json(document)
+    else:
+        _print(data, before, after, done)
+    return 0 if after.is_whole else FOUND
+
+
+def _accept(work: DirectoryRepair, found: Survey, names: list[str]) -> dict[str, tuple[Loss, ...]]:
+    """By partition, what was given up. Nothing is done unless everything that was asked for can be."""
+    damaged = {each.name: each for each in found.damaged}
+    for name in names:
+        if name == _METADATA and found.metadata is None:
+            raise CommandFailed(f"{_METADATA} is there", "run the command without --accept-loss to see what is lost")
+        if name != _METADATA and name not in damaged:
+            raise CommandFailed(
+                f"{name} has lost nothing", "name a partition that the command without --accept-loss lists"
+            )
+        if name in damaged and damaged[name].problem:
+            raise CommandFailed(f"{name} cannot be repaired: {damaged[name].problem}")
+    done: dict[str, tuple[Loss, ...]] = {}
+    if _METADATA in names:
+        work.accept_metadata()
+        done[_METADATA] = ()
+    for name in names:
+        if name != _METADATA:
+            done[name] = work.accept(damaged[name].topic, damaged[name].index)
+    return done
+
+
+def _command(data: Path, name: str) -> str:
+    words = ["fencepost", "repair", "--data", str(data), "--accept-loss", name]
+    return " ".join(map(shell_word, words))
+
+
+# For people
+
+
+def _print(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss, ...]]) -> None:
+    if _METADATA in done and before.metadata is not None:
+        say(f"{_METADATA}: written anew with {_count(len(before.metadata.topics), 'topic')}")
+    for each in before.damaged:
+        if each.name in done:
+            say(f"{each.name}: accepted; the next start opens it")
+            _print_losses(done[each.name])
+            _print_consequences(each)
+    if after.metadata is not None:
+        _print_metadata(data, after.metadata)
+    for each in after.damaged:
+        if each.problem:
+            say(f"{each.name}: cannot be opened, and not be repaired: {each.problem}")
+            continue
+        say(f"{each.name}: cannot be opened")
+        _print_losses(each.losses)
+        _print_consequences(each)
+        say(f"  to go on without it: {_command(data, each.name)}")
+    whole = after.partitions - len(after.damaged)
+    if after.is_whole:
+        say(f"{'nothing else' if done else 'nothing'} is lost: {_count(after.partitions, 'partition')} can be opened")
+    else:
+        say()
+        say(f"{whole} of {_count(after.partitions, 'partition')} can be opened. Nothing was changed." if not done else
+            f"{whole} of {_count(after.partitions, 'partition')} can be opened.")  # fmt: skip
+        say("Lost for good is only what no backup has: put missing files back if you can.")
+
+
+def _print_losses(losses: tuple[Loss, ...]) -> None:
+    for loss in losses:
+        say(f"  {loss.reason}")
+        say(f"  lost: {_range_text(loss)}" + (f"; its bytes are kept in {loss.set_aside}" if loss.set_aside else ""))
+        if loss.aborted:
+            said = "count" if loss.aborted > 1 else "counts"
+            say(f"  {_count(loss.aborted, 'transaction')} that may have ended there {said} as aborted")
+
+
+def _print_consequences(damaged: DamagedPartition) -> None:
+    if damaged.topic in _CONSEQUENCES:
+        say(f"  {_CONSEQUENCES[damaged.topic]}")
+    if damaged.open_transactions:
+        say(
+            f"  {_count(damaged.open_transactions, 'transaction')} would be open at its end; if nobody ends them, "
+            "`fencepost txn find-hanging` does"
+        )
+
+
+def _print_metadata(data: Path, rebuilt: RebuiltMetadata) -> None:
+    say(f"{_METADATA}: missing, so the broker does not start")
+    say(f"  lost: {_LOST_WITH_METADATA}")
+    say("  can be told from the partitions' directories:")
+    for topic in rebuilt.topics:
+        say(f"    {topic.name}, {_count(topic.partition_count, 'partition')}")
+    say("  topics would keep their records for ever (retention.ms=-1) until you set them anew")
+    say(f"  to go on with that: {_command(data, _METADATA)}")
+
+
+def _range_text(loss: Loss) -> str:
+    if loss.next_offset <= loss.first_offset:
+        return "no offsets"
+    if loss.next_offset == loss.first_offset + 1:
+        return f"offset {loss.first_offset}"
+    return f"offsets {loss.first_offset} to {loss.next_offset - 1}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# For programs
+
+
+def _document(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss, ...]]) -> dict[str, Any]:
+    left = {each.name for each in after.damaged}
+    known = {each.name: each for each in (*before.damaged, *after.damaged)}
+    metadata = before.metadata
+    return {
+        "data": str(data),
+        "partitions": after.partitions,
+        "is_whole": after.is_whole,
+        "damaged": [
+            {
+                "partition": name,
+                "is_accepted": name in done,
+                "can_be_opened": name not in left,
+                "problem": each.problem or None,
+                "lost": [
+                    {
+                        "reason": loss.reason,
+                        "first_offset": loss.first_offset,
+                        "last_offset": loss.next_offset - 1,
+                        "set_aside": loss.set_aside,
+                        "aborted_transactions": loss.aborted,
+                    }
+                    for loss in done.get(name, each.losses)
+                ],
+                "open_transactions": each.open_transactions,
+                "command": None if each.problem or name not in left else _command(data, name),
+            }
+            for name, each in known.items()
+        ],
+        "cluster_metadata": None if metadata is None else {
+            "is_accepted": _METADATA in done,
+            "topics": {topic.name: topic.partition_count for topic in metadata.topics},
+            "lost": _LOST_WITH_METADATA,
+            "next_producer_id": metadata.next_producer_id,
+            "command": None if _METADATA in done else _command(data, _METADATA),
+        },
+    }  # fmt: skip
