@@ -3,7 +3,6 @@
 import pytest
 
 from fencepost.history import read_events
-from fencepost.simulation import faults
 from fencepost.simulation.administered_clients import FinalSurvey
 from fencepost.simulation.administered_topics import ANY_OFFSET, AdministeredTopics
 from fencepost.simulation.deeds import Deeds, partition_name
@@ -148,7 +147,6 @@ def test_files_that_were_taken_away_stay_away_until_they_are_put_back() -> None:
     assert disk.read_bytes("/data/t-0/log") == b"records"
 
 
-@pytest.mark.skipif(not faults.MISSING_FILES_ARE_REPORTED, reason="the broker does not report missing files yet")
 def test_a_log_whose_files_are_missing_is_out_of_service_until_they_are_back() -> None:
     world = World(3, 40, frozenset({Fault.FILES_LOST}))
     assert world.run() == []

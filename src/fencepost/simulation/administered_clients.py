@@ -25,9 +25,6 @@ PADDING_BYTES = 120
 LOOK_EVERY_MS = 700
 TOMBSTONE_HEADER = "tombstone"
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-ACKS_ONE_IS_DURABLE = True
-"""Whether the broker answers acks=1 after the sync under flush=group. Until it does, a power cut may take the record,
-and nobody sends acks=1."""
 
 
 def look_up(topics: AdministeredTopics) -> Steps[bool]:
@@ -138,7 +135,7 @@ class KeyedProducer(_KeyedRecords):
         self, key: TopicPartition, values: list[str], sequence: int, operation: RecordedOperation
     ) -> Steps[bool]:
         """Until it is acknowledged; False: the topic is gone."""
-        acks = self.source.choice((-1, 1)) if ACKS_ONE_IS_DURABLE else -1
+        acks = self.source.choice((-1, 1))
         while True:
             batch = self._keyed_batch(values, sequence, is_transactional=False)
             answer = yield requests.produce_by_id({key: batch}, self.topics.ids, None, acks)

@@ -25,8 +25,6 @@ from fencepost.wire.catalog import ApiKey
 if TYPE_CHECKING:
     from fencepost.simulation.world import World
 
-MISSING_FILES_ARE_REPORTED = True
-"""Whether the broker puts a partition out of service whose files are missing. Until it does, no files vanish."""
 FAULT_EVERY_MS = 1_500
 KIND_CHOSEN = 0.6
 HOLD_MAX_MS = 9_000
@@ -99,7 +97,7 @@ def parse_kinds(names: Iterable[str]) -> frozenset[Fault]:
 
 def schedule(source: random.Random, duration_ms: int, kinds: frozenset[Fault]) -> list[tuple[int, Fault]]:
     """When what goes wrong: some of the kinds, at random moments."""
-    ordered = [kind for kind in Fault if kind in kinds and (kind is not Fault.FILES_LOST or MISSING_FILES_ARE_REPORTED)]
+    ordered = [kind for kind in Fault if kind in kinds]
     chosen = [kind for kind in ordered if source.random() < KIND_CHOSEN] or ordered
     plan: list[tuple[int, Fault]] = []
     at_ms = 0

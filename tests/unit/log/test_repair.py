@@ -235,27 +235,66 @@ def test_a_log_that_was_repaired_can_be_compacted(what: str) -> None:
     assert offsets_of(log) == kept
 
 
-@pytest.mark.parametrize("what", ["a middle segment", "bytes in the last segment"])
-def test_records_that_were_aborted_before_the_hole_stay_hidden(what: str) -> None:
+def all_aborted() -> Scene:
+    """Two producers by turns, whose transactions overlap and were all aborted, then a clean stop."""
     scene = Scene(SMALL, disk=FragileDisk())
+    sequences = {5: 0, 6: 0}
+
+    def write(producer_id: int) -> None:
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "transactional": True}
+        scene.append(batch_of("v" * 50, base_sequence=sequences[producer_id], **fields))
+        sequences[producer_id] += 1
+
+    write(5)
     for number in range(END // 2):
-        fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number, "transactional": True}
-        scene.append(batch_of("v" * 50, **fields))
-        append_marker(scene.log, ControlType.ABORT, 5, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+        write(5 + (number + 1) % 2)
+        append_marker(
+            scene.log, ControlType.ABORT, 5 + number % 2, 0, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS
+        )
     scene.sync()
     scene.log.close()
     scene.disk.sync_file_system(DATA)
-    lose(scene, what)
-    repair(scene.disk, DATA, DIRECTORY, opener(scene), END)
-    log = opener(scene)(scene.disk)
-    left = offsets_of(log)
-    hidden = {t.first_offset for t in log.aborted_transactions(0, END)}
-    open_from = log.last_stable_offset
-    data = {
-        batch.header.base_offset
-        for segment in log.segments
-        for batch in segment.batches()
-        if batch.header.record_count and not batch.header.is_control
-    }
-    assert data <= left
-    assert {offset for offset in data if offset < open_from} <= hidden
+    return scene
+
+
+def check_hidden(scene: Scene, end: int) -> None:
+    """Whatever readers of committed records get to see was aborted."""
+    log = opener(scene, end)(scene.disk)
+    assert log.log_end_offset == end
+    aborted = log.aborted_transactions(0, end)
+    for segment in log.segments:
+        for batch in segment.batches():
+            header = batch.header
+            if header.record_count and not header.is_control and header.base_offset < log.last_stable_offset:
+                assert any(
+                    each.producer_id == header.producer_id
+                    and each.first_offset <= header.base_offset < each.last_offset
+                    for each in aborted
+                ), f"{header.base_offset} was aborted and is shown"
+    log.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "what", ["a middle segment", "two segments, apart", "the last segment", "bytes in the last segment"]
+)
+def test_records_that_were_aborted_before_the_hole_stay_hidden_wherever_the_repair_is_cut_short(what: str) -> None:
+    end = END + 1
+    operations = 0
+    while True:
+        for seed, mode in enumerate((PowerCut.LOSE_ALL, PowerCut.LOSE_NOTHING, PowerCut.TORN, PowerCut.PREFIX)):
+            scene = all_aborted()
+            lose(scene, what)
+            scene.disk.left = operations
+            try:
+                repair(scene.disk, DATA, DIRECTORY, opener(scene, end), end)
+            except MachineDied:
+                scene.disk.power_cut(mode, random.Random(seed))
+                scene.disk.left = None
+                repair(scene.disk, DATA, DIRECTORY, opener(scene, end), end)
+                check_hidden(scene, end)
+            else:
+                scene.disk.left = None
+                check_hidden(scene, end)
+                assert operations > 5
+                return
+        operations += 1
