@@ -187,6 +187,13 @@ class SideFileDamaged:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayFound:
+    """Something in the data directory that belongs to no topic, and what became of it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StorageFailed:
     directory: str
     reason: str

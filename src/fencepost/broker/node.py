@@ -24,6 +24,7 @@ from fencepost.broker.events import (
     InternalError,
     SideFileDamaged,
     StorageFailed,
+    StrayFound,
     TopicCreated,
     TopicDeleted,
 )
@@ -174,7 +175,8 @@ class Node:
         if self.authorizer is not None:
             self.authorizer.add(self.metadata.acls)
         self.causes.load()
-        self.storage.set_strays_aside(self.metadata.topics)
+        for told in self.storage.set_strays_aside(self.metadata.topics):
+            self.events.emit(StrayFound(told))
         for topic in self.metadata.topics.values():
             self._open_topic(topic)
         self.storage.trust_again()

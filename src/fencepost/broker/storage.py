@@ -6,12 +6,14 @@ is in a log is the log's business; which topics there are is `ClusterMetadata`'s
 
 import errno
 import os.path
+import re
 from collections.abc import Iterable
 
 from fencepost.broker.cluster_metadata import Topic
 from fencepost.config import TopicConfig
 from fencepost.log.file_names import LOG_SUFFIX
 from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
+from fencepost.log.recovery import offsets_of
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -39,6 +41,13 @@ SYNC_ONE_BY_ONE_MAX = 16
 DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
 """Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
+
+
+_DELETED_DIRECTORY = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
+_FILE_OF_A_LOG = re.compile(
+    r"[0-9]{20}\.(log|index|timeindex|txnindex|txnindex\.crc|snapshot)(\.deleted|\.cleaned|\.swap)?"
+    r"|partition\.metadata|leader-epoch-checkpoint(\.tmp)?"
+)
 
 
 class WrongDirectory(Exception):
@@ -122,7 +131,11 @@ class Storage:
         for name in self.disk.list(self.directory):
             if parse_partition_directory_name(name) is not None:
                 path = f"{self.directory}/{name}"
-                if any(self.disk.size(f"{path}/{file}") for file in self.disk.list(path) if file.endswith(LOG_SUFFIX)):
+                try:
+                    files = self.disk.list(path)
+                except (NotADirectoryError, FileNotFoundError):
+                    continue
+                if any(self.disk.size(f"{path}/{file}") for file in files if file.endswith(LOG_SUFFIX)):
                     return True
         return False
 
@@ -138,27 +151,35 @@ class Storage:
             self.is_suspect = False
             self.disk.remove(f"{self.directory}/{FAILURE_MARK}")
 
-    def set_strays_aside(self, topics: dict[str, Topic]) -> None:
-        """Finish deletions that a crash cut short; never delete a log nobody asked to delete."""
+    def set_strays_aside(self, topics: dict[str, Topic]) -> list[str]:
+        """Finish deletions that a crash cut short; never delete a log nobody asked to delete. What is to be told.
+
+        Whatever else lies in the data directory belongs to somebody else and stays as it is.
+        """
+        told: list[str] = []
         for name in self.disk.list(self.directory):
             path = f"{self.directory}/{name}"
-            if name.endswith(DELETED_SUFFIX):
-                self.disk.remove_tree(path)
+            if _DELETED_DIRECTORY.fullmatch(name):
+                try:
+                    self.disk.remove_tree(path)
+                except OSError as error:
+                    told.append(f"{path} is what is left of a deleted topic and cannot be removed: {error}")
                 continue
             parsed = parse_partition_directory_name(name)
             if parsed is None:
                 continue
             topic = topics.get(parsed[0])
             if topic is None or parsed[1] >= topic.partition_count or self._is_of_another_topic(path, topic):
-                self._set_aside(path)
+                stray = self._set_aside(path)
+                if stray is not None:
+                    told.append(f"{path} is of no topic that there is; it was set aside as {stray}")
         # A process killed before its first sync leaves directories that only the page cache knows; logs opened from now
         # on take an existing directory for a durable one.
         self.disk.sync_directory(self.directory)
+        return told
 
     def _is_of_another_topic(self, path: str, topic: Topic) -> bool:
-        """After a power cut the directory of a deleted topic may be back, under the name that a new one has now."""
-        if self.was_clean:
-            return False
+        """Of a deleted topic whose name a new one has: back after a power cut, or put there by an operator."""
         topic_id = self._topic_id_of(path)
         if topic_id is None:
             return False
@@ -172,14 +193,26 @@ class Storage:
         except CorruptSideFile:
             return None
 
-    def _set_aside(self, path: str) -> None:
-        if all(not self.disk.size(f"{path}/{name}") for name in self.disk.list(path) if name.endswith(LOG_SUFFIX)):
+    def _set_aside(self, path: str) -> str | None:
+        """Where a log is from now on; None if it was empty, or is none at all."""
+        try:
+            names = self.disk.list(path)
+        except (NotADirectoryError, FileNotFoundError):
+            return None
+        ours = [name for name in names if _FILE_OF_A_LOG.fullmatch(name)]
+        if not ours:
+            return None
+        if len(ours) == len(names) and not any(
+            self.disk.size(f"{path}/{name}") for name in names if name.endswith(LOG_SUFFIX)
+        ):
             self.disk.remove_tree(path)  # of a topic that was never announced, or never written to
-            return
+            return None
         number = 1
         while self.disk.exists(f"{path}.{number}{STRAY_SUFFIX}"):
             number += 1
-        self.disk.rename(path, f"{path}.{number}{STRAY_SUFFIX}")
+        stray = f"{path}.{number}{STRAY_SUFFIX}"
+        self.disk.rename(path, stray)
+        return stray
 
     def open_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         key = (topic.name, index)
@@ -216,15 +249,14 @@ class Storage:
         path = f"{self.directory}/{partition_directory_name(*key)}"
         if not self._knows_recovery_points and self.disk.exists(path):
             # The next checkpoint must not say that nothing of it was synced, or it would be cut tomorrow.
-            base_offsets = [int(name[: -len(LOG_SUFFIX)]) for name in self.disk.list(path) if name.endswith(LOG_SUFFIX)]
-            self._recovery_points[key] = max(base_offsets, default=0)
+            self._recovery_points[key] = max(offsets_of(self.disk.list(path))[0], default=0)
         error = reason if isinstance(reason, OSError) else OSError(errno.EIO, str(reason), path)
         return PartitionLog.offline(self.disk, path, topic.name, index, topic.topic_id, config, self.limits, error)
 
     def create_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
         """A new partition's log. What a topic of the same name left behind is set aside."""
         path = f"{self.directory}/{partition_directory_name(topic.name, index)}"
-        if self.disk.exists(path) and read_partition_metadata(self.disk, path) != topic.topic_id:
+        if self.disk.exists(path) and self._topic_id_of(path) != topic.topic_id:
             self.disk.rename(path, f"{path}.{topic.topic_id.hex()}{STRAY_SUFFIX}")
         return self.open_log(topic, index, config, now_ms)
 

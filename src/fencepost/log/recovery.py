@@ -37,7 +37,6 @@ from fencepost.wire.batch import NO_TIMESTAMP, BatchHeader, verify_crc
 from fencepost.wire.errors import MalformedMessage
 
 _OFFSET_DIGITS = 20
-_LOG_NAME_LENGTH = _OFFSET_DIGITS + len(LOG_SUFFIX)
 _NO_TOPIC_ID = bytes(16)
 _RECENT_BATCHES_BYTES = 256 * 1024
 _REWRITE_BYTES = 1 << 20
@@ -358,6 +357,7 @@ class LogLoader:
 def finish_interrupted(directory: LogDirectory, names: list[str], now_ms: int) -> list[str]:
     """Segments being deleted go; compacted ones go if unfinished, and take their place if they were about to."""
     disk = directory.disk
+    names = [name for name in names if name[:_OFFSET_DIGITS].isascii() and name[:_OFFSET_DIGITS].isdigit()]
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
             disk.remove(directory.path_of(name))
@@ -374,21 +374,25 @@ def finish_interrupted(directory: LogDirectory, names: list[str], now_ms: int) -
                 Segment(directory, original, now_ms).delete(keep_snapshot=original == base_offset)
         compacted.rename_files("")
         compacted.close()
-    for name in directory.names():
-        if name.endswith(SWAP_SUFFIX):  # a side file whose log was not on its way yet: the log's rename comes last
+    for name in names:
+        # A side file whose log was not on its way yet: the log's rename comes last.
+        if name.endswith(SWAP_SUFFIX) and disk.exists(directory.path_of(name)):
             disk.remove(directory.path_of(name))
     directory.sync()
     return directory.names()
 
 
 def offsets_of(names: list[str]) -> tuple[list[int], list[int]]:
+    """Base offsets of segments, and offsets of producer snapshots, that a directory's names tell."""
     base_offsets, snapshots = [], []
     for name in names:
-        if name.endswith(LOG_SUFFIX):
-            if len(name) == _LOG_NAME_LENGTH:
-                base_offsets.append(int(name[:_OFFSET_DIGITS]))
-        elif name.endswith(SNAPSHOT_SUFFIX):
-            snapshots.append(int(name[:_OFFSET_DIGITS]))
+        digits, dot, suffix = name.partition(".")
+        if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()):
+            continue  # somebody else's
+        if dot + suffix == LOG_SUFFIX:
+            base_offsets.append(int(digits))
+        elif dot + suffix == SNAPSHOT_SUFFIX:
+            snapshots.append(int(digits))
     return base_offsets, snapshots
 
 

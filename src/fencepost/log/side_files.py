@@ -174,6 +174,6 @@ def partition_directory_name(topic: str, partition: int) -> str:
 def parse_partition_directory_name(name: str) -> TopicPartition | None:
     """Topic and partition a directory is for; None if its name is not one of a partition."""
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isdigit():
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()):
         return None
     return topic, int(partition)

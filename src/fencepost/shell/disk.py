@@ -363,7 +363,10 @@ class RealDisk:
         threading.Thread(target=os.close, args=(descriptor,), name="fencepost-remove", daemon=True).start()
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path, ignore_errors=False)
+        if os.path.islink(path):
+            os.unlink(path)  # what it names belongs to whoever made it
+        else:
+            shutil.rmtree(path, ignore_errors=False)
 
     def sync_directory(self, path: str) -> None:
         descriptor = self._open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)

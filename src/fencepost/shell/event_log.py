@@ -9,13 +9,16 @@ from fencepost.broker import events
 from fencepost.broker.events import event_fields
 from fencepost.wire.errors import ErrorCode
 
-_ERRORS = (events.HandlerFailed, events.StorageFailed)
+_ERRORS = (events.HandlerFailed, events.InternalError, events.StorageFailed)
 _WARNINGS = (
     events.MalformedRequest,
     events.ConnectionRefused,
     events.BatchRefused,
     events.AccessDenied,
     events.CompactionFailed,
+    events.DamageFound,
+    events.SideFileDamaged,
+    events.StrayFound,
 )
 
 
