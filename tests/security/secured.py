@@ -27,7 +27,7 @@ LISTENERS = {
     "SSL": "SSL",
     "SHORT": "SASL_SSL",
 }
-SESSION_MS = 1_500
+SESSION_MS = 5_000
 """How long a session on the listener SHORT lasts."""
 MAPPING_RULES = "RULE:^CN=(.*?),OU=clients.*$/$1/U,DEFAULT"
 _LOGIN = "org.apache.kafka.common.security"
