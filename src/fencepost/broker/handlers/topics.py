@@ -39,7 +39,6 @@ _Creatable = CreateTopicsRequest.CreatableTopic
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 _GrowResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 NO_TOPIC_ID = bytes(16)
-TO_HIGH_WATERMARK = -1
 # As in Kafka, where a request may not lead to more records in the metadata log: all of it happens at once.
 CHANGES_PER_REQUEST_MAX = 10_000
 
@@ -282,13 +281,9 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
                     )
                 if not partition.log.config.is_deleted:
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
-                offset = partition.log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
-                if offset < 0 or offset > partition.log.high_watermark:
-                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-                if offset > partition.log.log_start_offset:
-                    partition.log.delete_records_before(offset)
-                    has_moved = True
-                result.low_watermark = partition.log.log_start_offset
+                log_start_offset = partition.log.log_start_offset
+                result.low_watermark = partition.log.delete_records_before(wanted.offset)
+                has_moved |= result.low_watermark > log_start_offset
             except KafkaError as error:
                 result.error_code = error.code
         response.topics.append(topic_result(name=topic.name, partitions=results))
