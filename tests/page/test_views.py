@@ -309,6 +309,18 @@ def test_an_abort_shows_its_dry_run_and_wants_a_typed_name(
     assert len(apart.run(committed_values(broker.bootstrap_servers, "parking"))) == 7
 
 
+def test_an_address_that_changes_while_the_page_is_being_drawn_is_followed(here: Visit) -> None:
+    here.page.add_init_script("""
+      new MutationObserver((changes, observer) => {
+        if (!document.querySelector("main")) return;
+        observer.disconnect();
+        location.hash = "#/groups";
+      }).observe(document, { childList: true, subtree: true });
+    """)
+    here.page.reload()
+    here.page.wait_for_selector("nav a[href='#/groups'][aria-current=page]")
+
+
 def test_light_and_dark(browser: Browser, ui: UiProcess, tmp_path: Path) -> None:
     background = "() => getComputedStyle(document.body).backgroundColor"
     with visit(browser, ui.url, scheme="dark") as here:

@@ -32,6 +32,8 @@ export function useRoute() {
   useEffect(() => {
     const changed = () => setRoute(parse(location.hash));
     addEventListener("hashchange", changed);
+    // Effects run after the first picture: an address that changed in between is noticed here.
+    changed();
     return () => removeEventListener("hashchange", changed);
   }, []);
   return route;
