@@ -16,6 +16,8 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Fencepost needs Python 3.11 or newer; $(PYTHON) is older. Say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ssl, venv' \
+		|| { echo "$(PYTHON) was built without ssl or venv. Say another: make PYTHON=/usr/bin/python3 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@# Much of what comes is never imported: Python compiles what is.
