@@ -347,8 +347,9 @@ def _crowded_disk(world: "World", kind: Fault) -> bool:
 def _checkpoint_lost(world: "World", kind: Fault) -> bool:
     """A file that can be made anew is gone, or cut short, after a stop or a crash. Nothing else may be.
 
-    It has no checksum: a digit of it that changes cannot be noticed."""
-    if world.machine.process is None or not world.is_serving:
+    It has no checksum: a digit of it that changes cannot be noticed. Nor is it taken while it proves that others are
+    missing."""
+    if world.machine.process is None or not world.is_serving or world.are_files_away:
         return False
     name = world.source.choice(_REBUILT)
     path = f"{DATA_DIRECTORY}/{name}"

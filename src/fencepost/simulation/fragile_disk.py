@@ -85,6 +85,11 @@ class FragileDisk(SimulatedDisk):
         return is_taken
 
     @property
+    def failures(self) -> int:
+        """Operations that were refused, for whatever reason."""
+        return sum(self.refusals.values())
+
+    @property
     def failed_writes(self) -> int:
         return self.refusals.get(errno.EIO, 0) - self.failed_syncs
 

@@ -19,8 +19,9 @@ from fencepost.wire.errors import ErrorCode
 
 TRIES_MAX = 30
 COPIED_RECORDS_MAX = 3
-_CERTAIN = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Of what may be tried again, what is refused before anything is written."""
+_CERTAIN = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Of what may be tried again, what is refused before anything is written. CONCURRENT_TRANSACTIONS is not: what is under
+way may be a copy of the very request."""
 
 
 class Verdict(enum.Enum):

@@ -15,6 +15,7 @@ from fencepost.broker.node import Node
 from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.side_files import CLEAN_SHUTDOWN
 from fencepost.ports import FULL_DISK
 from fencepost.simulation import faults
 from fencepost.simulation.administered_clients import FinalSurvey
@@ -31,7 +32,7 @@ from fencepost.simulation.flusher import SYNC_MS
 from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.invariants import InvariantBroken, Invariants
 from fencepost.simulation.network import Network
-from fencepost.simulation.node import SimulatedNode
+from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
 from fencepost.simulation.population import PARTITIONS, TRANSACTION_TIMEOUT_MS, Founder, everybody, twin_of
 from fencepost.simulation.scheduler import SimulatedScheduler
 from fencepost.simulation.thinning import check_thinning
@@ -240,6 +241,7 @@ class World:
         if self.machine.process is not None:
             return
         self.trace.note("boot")
+        failures = self.disk.failures
         try:
             self.machine.boot()
         except OSError as error:
@@ -255,6 +257,10 @@ class World:
             self.die(f"start refused: {error}", None)
             return
         self.restarts += 1
+        if self.disk.failures > failures and len(self.good_logs()) < len(list(self.machine.node.all_partitions())):
+            # The same, where it met the files of one log.
+            self.die("a log failed at the start", None)
+            return
         self.invariants.started(self.machine.node)
         self.is_serving = True
 
@@ -418,14 +424,20 @@ class World:
         self.later(self.source.choice((500, 2_000, 6_000)), lambda: None if twin.is_ended else twin.kill())
 
     def lose_files(self, kind: Fault, key: tuple[str, int], paths: list[str]) -> None:
-        """The broker is down, and somebody takes files of a log away. They are found again before long."""
-        if self._put_back:
+        """The broker is down, and somebody takes files of a log away. They are found again before long.
+
+        A stop that a full disk kept from being clean has not noted how far the log went."""
+        if self._put_back or not self.disk.exists(f"{DATA_DIRECTORY}/{CLEAN_SHUTDOWN}"):
             return
         self.hits[kind] += 1
         self.trace.note(f"lost {paths}")
         self._put_back = [self.disk.take_away(path) for path in paths]
         self.invariants.excused = frozenset({key})
         self.later(self.source.choice((1_500, 4_000)), self._find_files)
+
+    @property
+    def are_files_away(self) -> bool:
+        return bool(self._put_back)
 
     def _find_files(self) -> None:
         if self.machine.process is not None and self._put_back:
