@@ -10,10 +10,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from fencepost.history import HistoryRecorder, RecordedOperation
 from fencepost.history.operations import READ_COMMITTED
+from tests.support.patience import patient
 
 CALL_SECONDS = 15.0
 OFFSETS_SECONDS = 2.0
-READ_SECONDS = 60.0
+READ_SECONDS = patient(60.0)
 HUNG = 75
 """How a process ends that its client library holds for longer than it was told to."""
 NETWORK = {

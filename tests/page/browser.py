@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, sync_playwright
 
 from tests.peers.build import REPOSITORY, missing
+from tests.support.patience import patient
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -21,7 +22,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 60_000
+PATIENCE_MS = patient(60_000)
 """Nothing here decides by time; a machine under load may take as long as this."""
 IMAGES = REPOSITORY / "docs" / "images"
 IS_UPDATE = os.environ.get("UPDATE_IMAGES") == "1"

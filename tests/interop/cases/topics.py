@@ -9,8 +9,8 @@ from tests.support.patience import patient
 
 from tests.interop.cases.groups import commit  # isort: skip
 
-# Kafka's broker hears of a change of its controller a little after the client does.
-PROPAGATION_SECONDS = patient(0.2)
+TOPIC_CONFIG = 1
+"""The source of a setting that was made for the topic."""
 
 EDGES = {
     "cleanup.policy": ["", "delete,compact", "compact , delete", "delete,delete", "Delete", "none"],
@@ -272,17 +272,22 @@ def alter_configs_the_old_way(peer: Peer) -> Any:
             "Responses"
         ]
 
-    def overrides() -> Any:
-        time.sleep(PROPAGATION_SECONDS)
+    def overrides(expected: set[str]) -> Any:
+        """Kafka's broker hears of a change of its controller a little after the client does."""
         resource = {"ResourceType": 2, "ResourceName": topic, "ConfigurationKeys": ["retention.ms", "segment.bytes"]}
-        found = peer.call("DescribeConfigs", 4, {"Resources": [resource]})["Results"][0]["Configs"]
-        return sorted((config["Name"], config["Value"], config["ConfigSource"]) for config in found)
+        deadline = time.monotonic() + patient(20)
+        while True:
+            found = peer.call("DescribeConfigs", 4, {"Resources": [resource]})["Results"][0]["Configs"]
+            named = {config["Name"] for config in found if config["ConfigSource"] == TOPIC_CONFIG}
+            if named == expected or time.monotonic() > deadline:
+                return sorted((config["Name"], config["Value"], config["ConfigSource"]) for config in found)
+            time.sleep(0.02)
 
     return [
-        ask(2, topic, segment_bytes="2000000"), overrides(),
-        ask(2, topic, validate_only=True, retention_ms="7"), overrides(),
+        ask(2, topic, segment_bytes="2000000"), overrides({"segment.bytes"}),
+        ask(2, topic, validate_only=True, retention_ms="7"), overrides({"segment.bytes"}),
         ask(2, topic, retention_ms="x"), ask(2, topic, nonsense="1"), ask(2, topic, retention_ms=None),
-        ask(2, peer.name("unknown"), retention_ms="1"), ask(77, "x", a="1"), ask(2, topic), overrides(),
+        ask(2, peer.name("unknown"), retention_ms="1"), ask(77, "x", a="1"), ask(2, topic), overrides(set()),
     ]  # fmt: skip
 
 

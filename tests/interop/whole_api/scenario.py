@@ -16,8 +16,9 @@ from typing import Any
 from tests.interop.cases.peer import Peer
 from tests.peers.batches import batch
 from tests.peers.broker_process import BrokerProcess
+from tests.support.patience import patient
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = patient(30.0)
 # What is compared only by whether it is there. Spelled without underscores, in small letters.
 OWN_VALUES = {
     "clienthost", "clusterid", "host", "logdir", "memberid", "origbrokername", "port", "producerid", "topicid",
