@@ -110,7 +110,7 @@ class Conversation(GroupCalls):
             lambda: send(self._address, request, version, client_id), lambda: send(self._address, another, 5)
         )
         # Keep the order in which requests are made, whether they are answered or parked.
-        answer._thread.join(patient(0.03))
+        answer._thread.join(0.05)
         return answer
 
     def advance(self, milliseconds: int) -> None:
