@@ -4,6 +4,7 @@ A real `fencepost serve` and a real client: librdkafka's idempotent producer wit
 its own retries. It is never restarted, so nothing at all may be in the log twice.
 """
 
+import os
 import random
 import threading
 import time
@@ -25,7 +26,7 @@ KILL_AFTER_SECONDS = (0.0, 0.2)
 PRODUCED_PER_SECOND = 4_000
 PRODUCE_EVERY_SECONDS = 0.01
 PROGRESS_SECONDS = patient(30)
-LAST_FLUSH_SECONDS = patient(60)
+LAST_FLUSH_SECONDS = patient(120)
 VALUE_PADDING = b"." * 200
 
 
@@ -41,7 +42,7 @@ class Load(threading.Thread):
                 "acks": "all",
                 "linger.ms": 2,
                 "batch.size": 8_192,  # many small batches: five of each partition are in flight most of the time
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 0,  # none: whether the broker takes records is judged by their progress
                 "socket.timeout.ms": 5_000,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
@@ -132,7 +133,7 @@ def read_all(bootstrap_servers: str, partition: int) -> Iterator[tuple[int, int]
 
 @pytest.mark.timeout(400)
 def test_fifty_kills_under_load_lose_repeat_and_reorder_nothing(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
+    seed = int(os.environ.get("KILL_NINE_SEED") or 20_261_118)
     print(f"\nseed {seed}")
     source = random.Random(seed)
     # Small segments, so that some kills hit a roll.
