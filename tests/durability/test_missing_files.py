@@ -17,7 +17,7 @@ from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, Simulate
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.messages import FindCoordinatorRequest
+from fencepost.wire.messages import FindCoordinatorRequest, WriteTxnMarkersRequest
 from tests.durability.scene import EARLIEST, Client
 from tests.durability.transactional import READ_COMMITTED, TransactionalClient, committed_in
 from tests.fuzz.directory import GROUP, PARTITIONS, Content, copy_of, data_values_in
@@ -199,6 +199,80 @@ def test_a_coordinator_that_lost_its_log_is_out_of_service_until_the_loss_is_acc
     assert log.log_end_offset > synced
     machine.stop()
     assert start(machine) == []
+
+
+def producer_epochs(machine: SimulatedNode) -> set[tuple[int, int]]:
+    """Every producer id and epoch that any log has seen."""
+    return {
+        (header.producer_id, header.producer_epoch)
+        for path, data in tree(machine.disk).items()
+        if data and path.endswith(".log")
+        for _, header in iterate_headers(memoryview(data))
+        if header.producer_id >= 0
+    }
+
+
+@pytest.mark.parametrize("what", ["directory", "last", "bytes"])
+def test_ids_of_a_repaired_coordinator_get_producer_ids_that_nobody_ever_had(what: str) -> None:
+    machine, content = copy_of("stopped")
+    used = producer_epochs(machine)
+    if what == "bytes":
+        directory = f"{DATA_DIRECTORY}/__transaction_state-0"
+        name = [each for each in machine.disk.list(directory) if each.endswith(".log")][-1]
+        file = machine.disk.open(f"{directory}/{name}")
+        file.write(file.size() - 200, bytes(20))
+        file.sync()
+    else:
+        remove(machine.disk, "__transaction_state-0", what)
+    (damaged,) = dry_run(machine).damaged
+    assert not damaged.problem
+    work_on(machine).accept("__transaction_state", 0)
+    start(machine)
+    client = Client(machine)
+    for transactional_id, is_new in (("shop", True), ("till", False), ("open", True)):
+        producer = TransactionalClient(client, transactional_id, is_new=is_new)
+        producer.init()
+        is_known = transactional_id not in damaged.forgotten_ids and what == "middle"
+        assert producer.producer_id not in {producer_id for producer_id, _ in used} or is_known
+        assert (producer.producer_id, producer.producer_epoch) not in used
+        for partition in (0, 1):
+            offset = producer.produce("payments", partition, b"from %s" % transactional_id.encode())
+            assert offset > max(content.records["payments", partition]), "taken for a retry of an earlier batch"
+        producer.end(is_commit=True)
+    machine.stop()
+
+
+@pytest.mark.parametrize("what", ["directory", "last"])
+def test_what_a_lost_coordinator_had_open_is_listed_and_ended_by_a_marker(what: str) -> None:
+    machine, content = copy_of("stopped")
+    assert dry_run(machine).hanging == [], "its coordinator will end what is open"
+    remove(machine.disk, "__transaction_state-0", what)
+    (hanging,) = dry_run(machine).hanging
+    assert (hanging.topic, hanging.index) == ("payments", 1)
+    assert content.records["payments", 1][hanging.first_offset] == b"undecided"
+    work_on(machine).accept("__transaction_state", 0)
+    assert dry_run(machine).hanging == [hanging]
+    start(machine)
+    client = Client(machine)
+    producer = TransactionalClient(client, "open")
+    producer.init()
+    written = producer.produce("payments", 1, b"afterwards")
+    producer.end(is_commit=True)
+    assert written not in read(client, ("payments", 1), READ_COMMITTED), "readers wait for what is open"
+    wanted = WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [wanted.WritableTxnMarkerTopic(name="payments", partition_indexes=[1])]
+    marker = wanted(
+        producer_id=hanging.producer_id,
+        producer_epoch=hanging.producer_epoch,
+        transaction_result=False,
+        topics=topics,
+        coordinator_epoch=0,
+    )
+    client.socket.call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    seen = read(client, ("payments", 1), READ_COMMITTED)
+    assert seen == {**content.committed["payments", 1], written: b"afterwards"}
+    machine.stop()
+    assert dry_run(machine).hanging == []
 
 
 def test_only_the_partition_that_was_named_is_given_up() -> None:
