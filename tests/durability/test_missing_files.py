@@ -10,7 +10,13 @@ from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.directory_repair import DirectoryRepair, Survey
 from fencepost.broker.events import DamageFound
 from fencepost.cli.main import run
-from fencepost.log.side_files import CorruptSideFile, read_offset_checkpoint
+from fencepost.log.side_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    GAPLESS_OFFSET_CHECKPOINT,
+    CorruptSideFile,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from fencepost.shell.directory_lock import DirectoryLock
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, SimulatedNode
@@ -39,6 +45,7 @@ LOST = (
 INTERNAL = (
     ("__transaction_state-0", "directory"),
     ("__transaction_state-0", "last"),
+    ("__transaction_state-0", "middle"),
     ("__consumer_offsets-0", "directory"),
     ("__consumer_offsets-0", "last"),
 )
@@ -212,7 +219,7 @@ def producer_epochs(machine: SimulatedNode) -> set[tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize("what", ["directory", "last", "bytes"])
+@pytest.mark.parametrize("what", ["directory", "last", "middle", "bytes"])
 def test_ids_of_a_repaired_coordinator_get_producer_ids_that_nobody_ever_had(what: str) -> None:
     machine, content = copy_of("stopped")
     used = producer_epochs(machine)
@@ -273,6 +280,17 @@ def test_what_a_lost_coordinator_had_open_is_listed_and_ended_by_a_marker(what: 
     assert seen == {**content.committed["payments", 1], written: b"afterwards"}
     machine.stop()
     assert dry_run(machine).hanging == []
+
+
+def test_holes_that_another_cleaner_made_since_are_no_damage() -> None:
+    machine, _ = copy_of("stopped")
+    clean_offsets = read_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT)
+    assert clean_offsets == read_offset_checkpoint(machine.disk, DATA_DIRECTORY, GAPLESS_OFFSET_CHECKPOINT)
+    remove(machine.disk, "__transaction_state-0", "middle")
+    assert [each.name for each in dry_run(machine).damaged] == ["__transaction_state-0"]
+    clean_offsets["__transaction_state", 0] += 1
+    write_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT, clean_offsets)
+    assert dry_run(machine).is_whole
 
 
 def test_only_the_partition_that_was_named_is_given_up() -> None:

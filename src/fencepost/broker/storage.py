@@ -16,6 +16,7 @@ from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.recovery import offsets_of
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
+    GAPLESS_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -79,6 +80,7 @@ class Storage:
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._knows_recovery_points = True
         self._clean_offsets: dict[tuple[str, int], int] = {}
+        self._gapless_offsets: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
         """Each checkpoint as the disk has it, by its name."""
@@ -108,6 +110,7 @@ class Storage:
         self._recovery_points = recovery_points or {}
         self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
+        self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT) or {}
         self._checkpointed = {
             RECOVERY_POINT_CHECKPOINT: dict(self._recovery_points),
             LOG_START_OFFSET_CHECKPOINT: dict(self._log_starts),
@@ -232,11 +235,14 @@ class Storage:
 
     def checkpoints_of(self, topic: str, index: int) -> Checkpoints:
         key = (topic, index)
+        clean_offset = self._clean_offsets.get(key, 0)
         return Checkpoints(
             self.was_clean,
             self._recovery_points.get(key, 0 if self._knows_recovery_points else None),
             self._log_starts.get(key, 0),
-            self._clean_offsets.get(key, 0),
+            clean_offset,
+            # Where they differ, another cleaner was at work since, and that of Apache Kafka leaves holes.
+            clean_offset if self._gapless_offsets.get(key) == clean_offset else 0,
         )
 
     def known_partitions(self) -> list[tuple[str, int]]:
@@ -264,7 +270,7 @@ class Storage:
         """What the checkpoints say of an older topic of that name must not be taken for the one that is made now."""
         keys = [(topic, index) for index in indexes]
         for key in keys:
-            for known in (self._recovery_points, self._log_starts, self._clean_offsets):
+            for known in (self._recovery_points, self._log_starts, self._clean_offsets, self._gapless_offsets):
                 known.pop(key, None)
         for name, on_disk in self._checkpointed.items():
             if not on_disk.keys().isdisjoint(keys):

@@ -8,7 +8,8 @@ survives is synced before anyone may read it.
 A crash takes what was never synced. What the recovery point or a neighbouring segment proves to have been there, and
 is not, was lost in another way: then the log is not opened (DamagedLog), and its files stay as they are. Holes that
 compaction made are told by what the log itself records, never by the topic's settings, which may have changed since: a
-compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint.
+compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint. Our own cleaner leaves no
+holes between segments, and says so in a checkpoint; Apache Kafka's does.
 """
 
 from collections import deque
@@ -77,6 +78,8 @@ class Checkpoints:
     log_start_offset: int = 0
     clean_offset: int = 0
     """Everything below it was compacted once."""
+    gapless_offset: int = 0
+    """Below it each segment began where the one before it ended, compacted or not."""
 
 
 @dataclass(slots=True)
@@ -217,12 +220,14 @@ class LogLoader:
 
     def _judge_hole(self, segment: Segment, following: Segment, end_offset: int, *, was_synced: bool) -> bool:
         """Whether compaction made the hole between two segments. If not: was it synced, it is damage; else the end."""
-        if following.base_offset <= self.checkpoints.clean_offset:
-            return True
-        later = [each for each in self.segments if each.base_offset >= following.base_offset]
-        if any(map(_was_compacted, (segment, *later))):
-            return True
-        if was_synced:
+        is_gapless = following.base_offset <= self.checkpoints.gapless_offset
+        if not is_gapless:
+            if following.base_offset <= self.checkpoints.clean_offset:
+                return True
+            later = [each for each in self.segments if each.base_offset >= following.base_offset]
+            if any(map(_was_compacted, (segment, *later))):
+                return True
+        if was_synced or is_gapless:
             reason = f"between {segment.log_path} and {following.log_path} something is missing"
             raise self._damaged(reason, max(end_offset, self.log_start_offset), following.base_offset)
         return False

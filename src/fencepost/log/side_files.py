@@ -20,6 +20,8 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+GAPLESS_OFFSET_CHECKPOINT = "gapless-offset-checkpoint"
+"""Ours alone. Where it says of a log what the cleaner's checkpoint says, there was no hole between segments below."""
 
 UNKNOWN_BROKER_EPOCH = -1
 _CHECKPOINT_VERSION = 0

@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 
 from fencepost.config import TopicConfig
-from fencepost.log.cleaner import cleanable, compact, run_to_end
+from fencepost.log.cleaner import LogCleaner, cleanable, compact, run_to_end
 from fencepost.log.file_names import CLEANED_SUFFIX
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.segment import Segment
-from fencepost.log.side_files import read_partition_metadata
+from fencepost.log.side_files import GAPLESS_OFFSET_CHECKPOINT, read_offset_checkpoint, read_partition_metadata
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ControlType
 from tests.peers.markers import append_marker
@@ -241,6 +241,29 @@ def test_each_compacted_segment_ends_where_the_next_begins() -> None:
     assert len(scene.log.segments) > 2
     for segment, following in pairwise(scene.log.segments):
         assert segment.closed_end_offset() == following.base_offset
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_segment_that_is_missing_among_compacted_ones_is_noticed(clean: bool) -> None:
+    scene = Scene(TopicConfig(segment_bytes=400, cleanup_policy=("compact",)))
+    for number in range(60):
+        scene.append(batch_of(f"{number}" * 20, key=b"k%d" % (number if number % 9 == 0 else 1)))
+    scene.sync()
+    cleaner = LogCleaner(scene.disk, "/data")
+    result = run_to_end(cleaner.clean(cleanable(scene.log, None, NOW_MS), NOW_MS))
+    clean_offset = result.first_dirty_offset
+    assert read_offset_checkpoint(scene.disk, "/data", GAPLESS_OFFSET_CHECKPOINT) == {("purchases", 0): clean_offset}
+    bases = [segment.base_offset for segment in scene.log.segments]
+    assert 0 < bases[1] < bases[2] <= clean_offset
+    scene.log.close()
+    checkpoints = {"recovery_point": 60, "clean_offset": clean_offset, "gapless_offset": clean_offset}
+    assert scene.open(clean=clean, **checkpoints).log_end_offset == 60
+    scene.log.close()
+    scene.disk.remove(path_of(bases[1], ".log"))
+    with pytest.raises(DamagedLog, match=f"offsets {bases[1]} to {bases[2] - 1}"):
+        scene.open(clean=clean, **checkpoints)
+    checkpoints["gapless_offset"] = 0  # where Apache Kafka compacts, such holes are common
+    assert scene.open(clean=clean, **checkpoints).log_end_offset == 60
 
 
 @pytest.mark.parametrize("missing", ["first of three", "last", "middle", "all", "directory"])
