@@ -28,7 +28,8 @@ from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.producer_entries import CorruptSnapshot
 from fencepost.log.producers import ProducerStateManager
-from fencepost.log.repair import DAMAGED_SUFFIX, CannotRepair, Loss, examine, repair
+from fencepost.log.repair import CannotRepair, Loss, examine, repair
+from fencepost.log.set_aside import DAMAGED_SUFFIX
 from fencepost.log.side_files import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCH_CHECKPOINT,

@@ -22,6 +22,7 @@ from fencepost.broker.events import (
     DamageFound,
     EventFeed,
     InternalError,
+    LogCut,
     SideFileDamaged,
     StorageFailed,
     StrayFound,
@@ -459,7 +460,10 @@ class Node:
         logs = []
         for index in range(topic.partition_count):
             try:
-                logs.append(self.storage.open_log(topic, index, config, now_ms))
+                log = self.storage.open_log(topic, index, config, now_ms)
+                logs.append(log)
+                for cut in log.cuts:
+                    self.events.emit(LogCut(topic.name, index, cut))
             except (DamagedLog, KafkaError) as error:
                 # One that cannot be opened must not keep all the others from being served.
                 logs.append(self.storage.offline_log(topic, index, config, error))
@@ -505,6 +509,7 @@ class Node:
         partitions = self.partitions.setdefault(topic.name, [])
         for log in logs:
             log.on_failure = self._log_failed
+            log.on_roll = self.housekeeping.segment_rolled
         partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
         self._partitions_by_id[topic.topic_id] = partitions
         self.partition_total += len(logs)

@@ -288,25 +288,34 @@ class Storage:
         self.disk.rename(str(log.directory), path)
         return path
 
-    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
-        recovery_points, log_starts, high_watermarks = {}, {}, {}
+    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        recovery_points = {}
         for log in logs:
             key = (log.topic, log.partition)
             if not log.segments:  # never opened: what was known of it must still be known at the next start
                 recovery_points[key] = self._recovery_points.get(key, 0)
-                log_starts[key] = self._log_starts.get(key, 0)
                 continue
             recovery_points[key] = log.synced_offset
             if log.epochs.dirty:
                 # What the epoch checkpoint lacks has to be read again from the batches.
                 checkpointed = self._checkpointed[RECOVERY_POINT_CHECKPOINT]
                 recovery_points[key] = min(log.synced_offset, checkpointed.get(key, 0))
+        self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_points)
+
+    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
+        logs = list(logs)
+        self.write_recovery_points(logs)
+        log_starts, high_watermarks = {}, {}
+        for log in logs:
+            key = (log.topic, log.partition)
+            if not log.segments:
+                log_starts[key] = self._log_starts.get(key, 0)
+                continue
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 # Even where a segment begins there: the names of those before it may come back with a power cut.
                 log_starts[key] = log.log_start_offset
         for name, offsets in (
-            (RECOVERY_POINT_CHECKPOINT, recovery_points),
             (LOG_START_OFFSET_CHECKPOINT, log_starts),
             (REPLICATION_OFFSET_CHECKPOINT, high_watermarks),
         ):

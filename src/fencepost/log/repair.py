@@ -15,9 +15,8 @@ loss.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 
 from fencepost.log.batch_scans import read_batches, read_headers
 from fencepost.log.directory import LogDirectory
@@ -39,15 +38,11 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producer_entries import CorruptSnapshot
 from fencepost.log.producers import ProducerStateManager
 from fencepost.log.recovery import DamagedLog, finish_interrupted, is_good, offsets_of
+from fencepost.log.set_aside import ends_of_batches, ends_set_aside, free_name, set_bytes_aside
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
 from fencepost.ports import Disk, File
 from fencepost.wire.batch import (
-    BATCH_LENGTH_MIN,
     CURRENT_MAGIC,
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_POSITION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -61,11 +56,8 @@ from fencepost.wire.batch import (
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.records import rebuild_batch
 
-DAMAGED_SUFFIX = ".damaged"
 _UNFINISHED = "repair-unfinished"
 """Holds the base offset of the segment that is being written to."""
-_COPIED_BYTES = 1 << 20
-_MAGIC = bytes([CURRENT_MAGIC])
 _STEPS_MAX = 10_000
 _FOR_EVER_MS = 2**62
 
@@ -242,7 +234,7 @@ def _begin_behind(directory: LogDirectory, bases: list[int], damage: DamagedLog,
     forgotten = []
     for base in bases:
         if base < next_offset:
-            name = _free_name(directory, base)
+            name = free_name(directory, base)
             disk.rename(directory.path_at(base, LOG_SUFFIX), directory.path_of(name))
             directory.sync()
             forgotten.append(name)
@@ -263,7 +255,7 @@ def _end_of_damage(directory: LogDirectory, bases: list[int], base: int, first: 
     following = min((each for each in bases if each > base), default=None)
     if following is not None:
         return following
-    return max([reached, first, *_ends(tail, first), *_ends_set_aside(directory, base, first)])
+    return max([reached, first, *ends_of_batches(tail, first), *ends_set_aside(directory, base, first)])
 
 
 def _fill_hole(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached: int) -> Loss:
@@ -281,7 +273,7 @@ def _cut(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached:
     file = disk.open(path)
     tail = file.read(position, file.size() - position)
     next_offset = _end_of_damage(directory, bases, base, first, tail, reached)
-    kept = _set_aside(directory, base, tail)
+    kept = set_bytes_aside(directory, base, tail)
     if position == 0 and base != bases[0]:
         # All of it: the segment before it covers its offsets, then the file goes.
         file.retire()
@@ -443,30 +435,6 @@ def _last_epoch(file: File, end: int) -> int:
     return epoch
 
 
-def _ends(tail: bytes, first: int) -> Iterator[int]:
-    """Offsets behind each good batch in damaged bytes: they were handed out, so nobody may get them again."""
-    view = memoryview(tail)
-    position = 0
-    while position + HEADER_BYTES <= len(tail):
-        header = BatchHeader._make(HEADER.unpack_from(tail, position))
-        size = LOG_OVERHEAD_BYTES + header.batch_length
-        if (
-            header.magic == CURRENT_MAGIC
-            and header.batch_length >= BATCH_LENGTH_MIN
-            and position + size <= len(tail)
-            and header.last_offset_delta >= 0
-            and first <= header.base_offset <= first + RELATIVE_OFFSET_MAX
-            and verify_crc(view, position, header)
-        ):
-            yield header.next_offset
-            position += size
-        else:
-            magic = tail.find(_MAGIC, position + MAGIC_POSITION + 1)
-            if magic < 0:
-                return
-            position = magic - MAGIC_POSITION
-
-
 # Files
 
 
@@ -482,41 +450,3 @@ def _remove(directory: LogDirectory, names: list[str]) -> None:
         directory.disk.remove(directory.path_of(name))
     if removed:
         directory.sync()
-
-
-def _ends_set_aside(directory: LogDirectory, base: int, first: int) -> Iterator[int]:
-    """The same of what was set aside before: by a repair that was cut short, perhaps."""
-    for name in directory.names():
-        if name.startswith(offset_name(base, LOG_SUFFIX)) and name.endswith(DAMAGED_SUFFIX):
-            yield from _ends(directory.disk.read_bytes(directory.path_of(name)), first)
-
-
-def _names_aside(base: int) -> Iterator[str]:
-    yield offset_name(base, LOG_SUFFIX) + DAMAGED_SUFFIX
-    for number in count(2):
-        yield f"{offset_name(base, LOG_SUFFIX)}.{number}{DAMAGED_SUFFIX}"
-
-
-def _free_name(directory: LogDirectory, base: int) -> str:
-    return next(name for name in _names_aside(base) if not directory.disk.exists(directory.path_of(name)))
-
-
-def _set_aside(directory: LogDirectory, base: int, tail: bytes) -> str:
-    """A file with the bytes that are about to go. One that has them already is from a repair that was cut short."""
-    disk = directory.disk
-    for name in _names_aside(base):
-        path = directory.path_of(name)
-        if not disk.exists(path):
-            break
-        if disk.size(path) == len(tail) and disk.read_bytes(path) == tail:
-            return name
-    unfinished = path + ".tmp"
-    file = disk.open(unfinished, create=True)
-    file.truncate(0)
-    for start in range(0, len(tail), _COPIED_BYTES):
-        file.write(start, tail[start : start + _COPIED_BYTES])
-    file.sync()
-    file.close()
-    disk.rename(unfinished, path)
-    directory.sync()
-    return name

@@ -17,6 +17,7 @@ _WARNINGS = (
     events.AccessDenied,
     events.CompactionFailed,
     events.DamageFound,
+    events.LogCut,
     events.SideFileDamaged,
     events.StrayFound,
 )

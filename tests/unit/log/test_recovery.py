@@ -103,7 +103,10 @@ def test_the_log_ends_at_the_first_bad_batch_and_later_segments_go() -> None:
     scene.open(clean=False)
     assert scene.log.log_end_offset == bases[1] + 2
     assert [segment.base_offset for segment in scene.log.segments] == bases[:2]
-    assert not [name for name in scene.files() if name > f"{bases[2]:020d}" and name[0] == "0"]
+    later = [name for name in scene.files() if name > f"{bases[2]:020d}" and name[0] == "0"]
+    assert later == [f"{base:020d}.log.damaged" for base in bases[2:]], "nothing that was whole is thrown away"
+    assert len(scene.log.cuts) == len(later) + 1
+    assert f"{bases[1]:020d}.log.damaged" in scene.log.cuts[0]
     assert scene.log.producers.last_entry(7).last_sequence == bases[1] + 1  # type: ignore[union-attr]
     assert scene.log.epochs.latest == (bases[1] + 1) // 10
     scene.log.check_invariants()
@@ -194,7 +197,12 @@ def with_a_gap(config: TopicConfig = SMALL) -> Scene:
 def test_a_segment_after_a_gap_in_what_was_never_synced_is_dropped_whatever_the_topics_policy_is() -> None:
     """The end of a segment that was never synced may be lost while the next segment is there."""
     for config in (SMALL, TopicConfig(segment_bytes=1000, cleanup_policy=("compact",))):
-        assert with_a_gap(config).open(clean=False).log_end_offset == 5
+        scene = with_a_gap(config)
+        later = [segment.base_offset for segment in scene.log.segments[1:]]
+        content = [scene.disk.read_bytes(path_of(base, ".log")) for base in later]
+        assert scene.open(clean=False).log_end_offset == 5
+        assert [scene.disk.read_bytes(path_of(base, ".log.damaged")) for base in later] == content
+        assert len(scene.log.cuts) == len(later)
 
 
 def test_a_gap_below_the_recovery_point_is_damage() -> None:
