@@ -8,11 +8,12 @@ import pytest
 
 from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.directory_repair import DirectoryRepair, Survey
-from fencepost.broker.events import DamageFound
+from fencepost.broker.events import DamageFound, SideFileDamaged
 from fencepost.cli.main import run
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
     GAPLESS_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     CorruptSideFile,
     read_offset_checkpoint,
     write_offset_checkpoint,
@@ -23,10 +24,10 @@ from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, Simulate
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.messages import FindCoordinatorRequest, WriteTxnMarkersRequest
+from fencepost.wire.messages import DeleteRecordsRequest, FindCoordinatorRequest, WriteTxnMarkersRequest
 from tests.durability.scene import EARLIEST, Client
 from tests.durability.transactional import READ_COMMITTED, TransactionalClient, committed_in
-from tests.fuzz.directory import GROUP, PARTITIONS, Content, copy_of, data_values_in
+from tests.fuzz.directory import GROUP, PARTITIONS, WAYS_TO_END, Content, copy_of, data_values_in
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -291,6 +292,44 @@ def test_holes_that_another_cleaner_made_since_are_no_damage() -> None:
     clean_offsets["__transaction_state", 0] += 1
     write_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT, clean_offsets)
     assert dry_run(machine).is_whole
+
+
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["removed", "emptied"])
+@pytest.mark.parametrize("way", WAYS_TO_END)
+@pytest.mark.parametrize("name", [LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINTS])
+def test_a_checkpoint_that_is_gone_is_told_and_costs_no_record(name: str, way: str, is_emptied: bool) -> None:
+    machine, content = copy_of(way)
+    if is_emptied:
+        machine.disk.write_bytes(f"{DATA_DIRECTORY}/{name}", b"")
+    else:
+        machine.disk.remove(f"{DATA_DIRECTORY}/{name}")
+    assert start(machine) == []
+    (told,) = [event for event in machine.node.events.recent if isinstance(event, SideFileDamaged)]
+    assert name in told.reason
+    check_others(Client(machine), content, None)
+    machine.stop()
+    start(machine)
+    assert not [event for event in machine.node.events.recent if isinstance(event, SideFileDamaged)]
+
+
+def test_without_recovery_points_a_missing_end_is_still_missed_if_the_names_tell() -> None:
+    machine, _ = copy_of("stopped")
+    machine.disk.write_bytes(f"{DATA_DIRECTORY}/{RECOVERY_POINTS}", b"")
+    remove(machine.disk, "orders-0", "middle")
+    assert [(each.topic, each.partition) for each in start(machine)] == [("orders", 0)]
+
+
+def test_records_of_an_offline_partition_cannot_be_deleted() -> None:
+    machine, _ = copy_of("stopped")
+    remove(machine.disk, "orders-0", "last")
+    start(machine)
+    client = Client(machine)
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    for offset in (-1, 0, 1, 1_000_000):
+        one = wanted.DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(topics=[wanted(name="orders", partitions=[one])], timeout_ms=1_000)
+        (answer,) = client.socket.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions
+        assert (answer.error_code, answer.low_watermark) == (STORAGE_ERROR, -1)
 
 
 def test_only_the_partition_that_was_named_is_given_up() -> None:

@@ -43,7 +43,10 @@ DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
 """Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
 
-
+_LOST_WITH_RECOVERY_POINTS = "nobody knows how far each log was synced, so all of them are looked through"
+_LOST_WITH_LOG_STARTS = (
+    "each log begins with its first segment, so records that were deleted (DeleteRecords) may be there again"
+)
 _DELETED_DIRECTORY = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
 _FILE_OF_A_LOG = re.compile(
     r"[0-9]{20}\.(log|index|timeindex|txnindex|txnindex\.crc|snapshot)(\.deleted|\.cleaned|\.swap)?"
@@ -95,8 +98,9 @@ class Storage:
                 encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
             )
             if self.is_new:
-                # First: where there is no recovery point checkpoint later, somebody has removed it.
-                write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, {})
+                # First: where one of them is missing later, somebody has removed it.
+                for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+                    write_offset_checkpoint(self.disk, self.directory, name, {})
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
             raise WrongDirectory(
@@ -105,10 +109,10 @@ class Storage:
             )
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
-        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, is_always_there=True)
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, _LOST_WITH_RECOVERY_POINTS)
         self._knows_recovery_points = recovery_points is not None
         self._recovery_points = recovery_points or {}
-        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT, _LOST_WITH_LOG_STARTS) or {}
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
         self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT) or {}
         self._checkpointed = {
@@ -117,17 +121,24 @@ class Storage:
         }
         return properties
 
-    def _read_checkpoint(self, name: str, *, is_always_there: bool = False) -> dict[tuple[str, int], int] | None:
-        """As Kafka does with one it cannot read: nothing is known, so everything is looked at."""
+    def _read_checkpoint(self, name: str, lost_with_it: str = "") -> dict[tuple[str, int], int] | None:
+        """As Kafka does with one it cannot read: nothing is known, so everything is looked at.
+
+        `lost_with_it`: a directory with logs always has this one, with something in it, and that is what it costs if
+        not.
+        """
         path = f"{self.directory}/{name}"
         try:
-            if is_always_there and not self.disk.exists(path):
-                raise CorruptSideFile(path, "the file is missing")
+            if lost_with_it and self.has_logs() and not self._has_content(path):
+                raise CorruptSideFile(path, f"the file is missing or empty: {lost_with_it}")
             return read_offset_checkpoint(self.disk, self.directory, name)
         except CorruptSideFile as error:
             self.complaints.append(str(error))
             self.was_clean = False
             return None
+
+    def _has_content(self, path: str) -> bool:
+        return self.disk.exists(path) and self.disk.size(path) > 0
 
     def has_logs(self) -> bool:
         """Whether any partition's directory has records in it."""
