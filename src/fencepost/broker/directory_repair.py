@@ -12,7 +12,13 @@ import contextlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME, ClusterMetadata, Topic, rebuilt_journal
+from fencepost.broker.cluster_metadata import (
+    JOURNAL_NAME,
+    PRODUCER_IDS_SKIPPED,
+    ClusterMetadata,
+    Topic,
+    rebuilt_journal,
+)
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
@@ -45,8 +51,6 @@ from fencepost.wire.batch import verify_crc
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.records import read_records
 
-PRODUCER_IDS_SKIPPED = 1_000_000
-"""Ids may have been handed out that left no trace in any log; so many above the largest one found are not used."""
 KEEP_EVERYTHING = {"retention.ms": "-1"}
 """Nobody knows how long a topic was to keep its records: nothing may go before somebody has said so again."""
 _FAR_FUTURE_MS = 2**62

@@ -61,6 +61,8 @@ from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 DAMAGE_TOLD_MAX = 1_000
+STARTS_BELIEVED_MAX = 1_000_000
+"""A leader epoch that far above what the journal knows is no epoch but damage: no CRC covers it."""
 # One answer gets at most such a share of the memory that is left for answers, and at least so much.
 ANSWER_SHARE = 16
 ANSWER_BYTES_MIN = 65_536
@@ -178,8 +180,10 @@ class Node:
         self.causes.load()
         for told in self.storage.set_strays_aside(self.metadata.topics):
             self.events.emit(StrayFound(told))
-        for topic in self.metadata.topics.values():
-            self._open_topic(topic)
+        opened = [(topic, self._open_logs(topic)) for topic in self.metadata.topics.values()]
+        self._check_leader_epochs(opened)
+        for topic, logs in opened:
+            self._register_opened(topic, logs)
         self.storage.trust_again()
 
     def stop(self) -> None:
@@ -454,7 +458,27 @@ class Node:
         is_group = self.config.flush == "group" or config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         return self.group_commit if is_group else self.page_cache
 
-    def _open_topic(self, topic: Topic) -> None:
+    def _check_leader_epochs(self, opened: list[tuple[Topic, list[PartitionLog]]]) -> None:
+        """Leader epochs count the starts. Logs that have seen more starts than the journal are newer than it."""
+        behind = max(
+            (
+                starts
+                for topic, logs in opened
+                for log in logs
+                if (starts := log.epochs.latest - self.metadata.leader_epoch(topic) + 1) <= STARTS_BELIEVED_MAX
+            ),
+            default=0,
+        )
+        if behind > 0:
+            self.metadata.skip_leader_epochs(behind)
+            self.events.emit(
+                SideFileDamaged(
+                    f"{self.metadata.path} is older than the logs, perhaps from a backup: topics, settings, ACLs and "
+                    "users that came later are not in it. Leader epochs and producer ids go on above those in the logs"
+                )
+            )
+
+    def _open_logs(self, topic: Topic) -> list[PartitionLog]:
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
         logs = []
@@ -468,6 +492,9 @@ class Node:
                 # One that cannot be opened must not keep all the others from being served.
                 logs.append(self.storage.offline_log(topic, index, config, error))
                 self.events.emit(DamageFound(topic.name, index, f"offline: {error}"))
+        return logs
+
+    def _register_opened(self, topic: Topic, logs: list[PartitionLog]) -> None:
         self._register(topic, logs)
         for partition in self.partitions[topic.name]:
             if not partition.log.is_usable:

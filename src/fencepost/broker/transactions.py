@@ -1,5 +1,6 @@
 """The transaction coordinator in its broker: where its producer ids, epochs and markers come from and go to."""
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
@@ -8,6 +9,8 @@ from fencepost.broker.internal_topics import appender
 from fencepost.broker.markers import MarkerSender
 from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -27,8 +30,23 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             group_partition=lambda group_id: node.groups.coordinator.partition_for(group_id),
             coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
             transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
+            partition_epoch=lambda producer_id: self._partition_epochs.get(producer_id, NO_PRODUCER_EPOCH),
+            producer_id_loaded=self._producer_id_loaded,
             deadline_moved=self.schedule,
         )
+        self._partition_epochs: dict[int, int] = {}
+
+    def start(self) -> None:
+        epochs = self._partition_epochs
+        for log in self._node.logs():
+            for producer_id, entry in log.producers.producers.items():
+                epochs[producer_id] = max(entry.producer_epoch, epochs.get(producer_id, NO_PRODUCER_EPOCH))
+        self._producer_id_loaded(max(epochs, default=NO_PRODUCER_ID))
+        super().start()
+
+    def _producer_id_loaded(self, producer_id: int) -> None:
+        with contextlib.suppress(KafkaError):  # the disk refuses, and then no id is handed out at all
+            self._node.metadata.skip_producer_ids(producer_id)
 
     def topic_deleted(self, name: str) -> None:
         if name == TRANSACTIONS_TOPIC:
