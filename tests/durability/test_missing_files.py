@@ -319,6 +319,35 @@ def test_without_recovery_points_a_missing_end_is_still_missed_if_the_names_tell
     assert [(each.topic, each.partition) for each in start(machine)] == [("orders", 0)]
 
 
+def test_a_missing_beginning_is_told_once_and_the_rest_is_served() -> None:
+    machine, content = copy_of("stopped")
+    directory = f"{DATA_DIRECTORY}/orders-0"
+    first, second = [each for each in machine.disk.list(directory) if each.endswith(".log")][:2]
+    machine.disk.remove(f"{directory}/{first}")
+    start_offset = int(second[:20])
+    (told,) = start(machine)
+    assert (told.topic, told.partition) == ("orders", 0)
+    assert f"offsets 0 to {start_offset - 1}" in told.reason
+    client = Client(machine)
+    left = {offset: value for offset, value in content.records["orders", 0].items() if offset >= start_offset}
+    assert read(client, ("orders", 0), 0) == left
+    check_others(client, content, "orders-0")
+    machine.stop()
+    assert start(machine) == []
+
+
+def test_records_that_were_deleted_are_not_missing() -> None:
+    machine, _ = copy_of("stopped")
+    start(machine)
+    client = Client(machine)
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    one = wanted.DeleteRecordsPartition(partition_index=0, offset=-1)
+    request = DeleteRecordsRequest(topics=[wanted(name="orders", partitions=[one])], timeout_ms=1_000)
+    assert client.socket.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0].error_code == 0
+    machine.stop()
+    assert start(machine) == []
+
+
 def test_records_of_an_offline_partition_cannot_be_deleted() -> None:
     machine, _ = copy_of("stopped")
     remove(machine.disk, "orders-0", "last")

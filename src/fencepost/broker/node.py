@@ -486,6 +486,10 @@ class Node:
             try:
                 log = self.storage.open_log(topic, index, config, now_ms)
                 logs.append(log)
+                missing = self.storage.missing_at_start(log)
+                if missing:
+                    reason = f"offsets {missing[0]} to {missing[-1]}, its beginning, are missing; nobody deleted them"
+                    self.events.emit(DamageFound(topic.name, index, reason))
                 for cut in log.cuts:
                     self.events.emit(LogCut(topic.name, index, cut))
             except (DamagedLog, KafkaError) as error:

@@ -29,6 +29,7 @@ from fencepost.log.side_files import (
     read_offset_checkpoint,
     read_partition_metadata,
     take_clean_shutdown,
+    was_stopped_by_us,
     write_clean_shutdown,
     write_meta_properties,
     write_offset_checkpoint,
@@ -85,6 +86,8 @@ class Storage:
         self._clean_offsets: dict[tuple[str, int], int] = {}
         self._gapless_offsets: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
+        self._knows_log_starts = False
+        """The checkpoint of log starts is ours, and newer than anything that was deleted."""
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
         """Each checkpoint as the disk has it, by its name."""
 
@@ -108,11 +111,13 @@ class Storage:
                 "or use another directory"
             )
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
+        was_stopped = was_stopped_by_us(self.disk, self.directory)
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, _LOST_WITH_RECOVERY_POINTS)
         self._knows_recovery_points = recovery_points is not None
         self._recovery_points = recovery_points or {}
         self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT, _LOST_WITH_LOG_STARTS) or {}
+        self._knows_log_starts = was_stopped and self.was_clean
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
         self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT) or {}
         self._checkpointed = {
@@ -243,6 +248,11 @@ class Storage:
             limits=self.limits,
             rewrite=self.is_suspect,
         )
+
+    def missing_at_start(self, log: PartitionLog) -> range:
+        """Offsets at the beginning of a log that nobody has deleted, and that are not there."""
+        known = self._log_starts.get((log.topic, log.partition), 0)
+        return range(known, log.log_start_offset) if self._knows_log_starts else range(0)
 
     def checkpoints_of(self, topic: str, index: int) -> Checkpoints:
         key = (topic, index)

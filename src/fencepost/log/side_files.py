@@ -84,6 +84,15 @@ def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN
     disk.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN), content.encode())
 
 
+def was_stopped_by_us(disk: Disk, directory: str) -> bool:
+    """Whether the mark of a clean stop is ours. Apache Kafka has a broker epoch to write there."""
+    try:
+        content = json.loads(disk.read_bytes(os.path.join(directory, CLEAN_SHUTDOWN)))
+        return bool(content["brokerEpoch"] == UNKNOWN_BROKER_EPOCH)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return False
+
+
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:
     """Whether the last stop was a clean one. The mark is gone afterwards, durably: a crash from now on is a crash."""
     path = os.path.join(directory, CLEAN_SHUTDOWN)

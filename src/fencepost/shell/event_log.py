@@ -7,6 +7,7 @@ from typing import TextIO
 
 from fencepost.broker import events
 from fencepost.broker.events import event_fields
+from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
 from fencepost.wire.errors import ErrorCode
 
 _ERRORS = (events.HandlerFailed, events.InternalError, events.StorageFailed)
@@ -20,6 +21,7 @@ _WARNINGS = (
     events.LogCut,
     events.SideFileDamaged,
     events.StrayFound,
+    CoordinatorBehindPartitions,
 )
 
 
