@@ -283,6 +283,21 @@ def test_what_a_lost_coordinator_had_open_is_listed_and_ended_by_a_marker(what: 
     assert dry_run(machine).hanging == []
 
 
+def test_a_coordinators_segment_that_overlaps_the_next_can_be_given_up() -> None:
+    """As in a copy that was made while the cleaner replaced segments."""
+    machine, _ = copy_of("stopped")
+    directory = f"{DATA_DIRECTORY}/__transaction_state-0"
+    names = [each for each in machine.disk.list(directory) if each.endswith(".log")]
+    last = machine.disk.read_bytes(f"{directory}/{names[-1]}")
+    assert last
+    machine.disk.write_bytes(f"{directory}/{names[0]}", last)
+    (damaged,) = dry_run(machine).damaged
+    assert damaged.name == "__transaction_state-0"
+    work_on(machine).accept("__transaction_state", 0)
+    assert start(machine) == []
+    TransactionalClient(Client(machine), "shop").init()
+
+
 def test_holes_that_another_cleaner_made_since_are_no_damage() -> None:
     machine, _ = copy_of("stopped")
     clean_offsets = read_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT)

@@ -17,6 +17,7 @@ loss.
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from fencepost.log.batch_scans import read_batches, read_headers
 from fencepost.log.directory import LogDirectory
@@ -159,22 +160,27 @@ def _damage(disk: Disk, data_directory: str, path: str, open_log: OpenLog, is_re
 
 
 def _first_damage(directory: LogDirectory, reason: str | None) -> DamagedLog | None:
-    for base_offset in offsets_of(directory.names())[0]:
+    bases = offsets_of(directory.names())[0]
+    for base_offset, following in zip_longest(bases, bases[1:]):
         path = directory.path_at(base_offset, LOG_SUFFIX)
-        found = _damage_in(directory, base_offset, reason or f"{path} has a batch that cannot be read")
+        found = _damage_in(directory, base_offset, reason or f"{path} has a batch that cannot be read", following)
         if found is not None:
             return found
     return None
 
 
-def _damage_in(directory: LogDirectory, base_offset: int, reason: str) -> DamagedLog | None:
-    """Where a segment is not what was written."""
+def _damage_in(
+    directory: LogDirectory, base_offset: int, reason: str, following: int | None = None
+) -> DamagedLog | None:
+    """Where a segment is not what was written, or goes on into the one that follows."""
     file = directory.disk.open(directory.path_at(base_offset, LOG_SUFFIX))
     next_offset, end = base_offset, 0
     for found in read_batches(file, 0, file.size()):
         if not is_good(found.header, next_offset, base_offset) or not verify_crc(
             found.block, found.start, found.header
         ):
+            break
+        if following is not None and found.header.last_offset >= following:
             break
         next_offset, end = found.header.next_offset, found.position + found.header.size_bytes
     if end == file.size():
