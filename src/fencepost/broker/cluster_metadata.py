@@ -197,10 +197,14 @@ class ClusterMetadata:
         first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return first
 
-    def skip_producer_ids(self, found: int) -> None:
-        """A log has this id. If it was never handed out as far as the journal knows, the journal is an older copy."""
-        if self._next_producer_id_block <= found < PRODUCER_ID_BELIEVED_MAX:
-            self._commit({"op": "producer_ids", "next": _block_above(found + PRODUCER_IDS_SKIPPED)})
+    def skip_producer_ids(self, found: Iterable[int]) -> None:
+        """Logs have these ids. One that was never handed out as far as the journal knows means: it is an older copy.
+
+        Nothing is written before the next id is handed out.
+        """
+        largest = max((each for each in found if each < PRODUCER_ID_BELIEVED_MAX), default=-1)
+        if largest >= self._next_producer_id_block:
+            self._next_producer_id_block = _block_above(largest + PRODUCER_IDS_SKIPPED)
             self._producer_ids = range(0)
 
     def skip_leader_epochs(self, count: int) -> None:

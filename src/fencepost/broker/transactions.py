@@ -1,6 +1,5 @@
 """The transaction coordinator in its broker: where its producer ids, epochs and markers come from and go to."""
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
@@ -9,8 +8,7 @@ from fencepost.broker.internal_topics import appender
 from fencepost.broker.markers import MarkerSender
 from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
-from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from fencepost.wire.errors import KafkaError
+from fencepost.wire.batch import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -31,7 +29,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
             transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
             partition_epoch=lambda producer_id: self._partition_epochs.get(producer_id, NO_PRODUCER_EPOCH),
-            producer_id_loaded=self._producer_id_loaded,
+            producer_ids_loaded=node.metadata.skip_producer_ids,
             deadline_moved=self.schedule,
         )
         self._partition_epochs: dict[int, int] = {}
@@ -41,12 +39,11 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         for log in self._node.logs():
             for producer_id, entry in log.producers.producers.items():
                 epochs[producer_id] = max(entry.producer_epoch, epochs.get(producer_id, NO_PRODUCER_EPOCH))
-        self._producer_id_loaded(max(epochs, default=NO_PRODUCER_ID))
+        self._node.metadata.skip_producer_ids(epochs)
         super().start()
 
-    def _producer_id_loaded(self, producer_id: int) -> None:
-        with contextlib.suppress(KafkaError):  # the disk refuses, and then no id is handed out at all
-            self._node.metadata.skip_producer_ids(producer_id)
+    def all_loaded(self) -> None:
+        self._partition_epochs.clear()
 
     def topic_deleted(self, name: str) -> None:
         if name == TRANSACTIONS_TOPIC:

@@ -5,7 +5,7 @@ and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_
 came nearer. A promise of DropConnection means: close the connection and answer nothing.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now, Topics
@@ -29,7 +29,7 @@ from fencepost.coordinators.transactions.transaction_journal import TransactionJ
 from fencepost.coordinators.transactions.transaction_states import PREPARED
 from fencepost.ports import Clock
 from fencepost.promise import Promise
-from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from fencepost.wire.batch import NO_PRODUCER_EPOCH
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -64,13 +64,13 @@ class TransactionCoordinator:
         coordinator_epoch: Callable[[int], int],
         transaction_version: Callable[[], int],
         partition_epoch: Callable[[int], int] = lambda producer_id: NO_PRODUCER_EPOCH,
-        producer_id_loaded: Callable[[int], None] = lambda producer_id: None,
+        producer_ids_loaded: Callable[[Iterable[int]], None] = lambda producer_ids: None,
         deadline_moved: Callable[[], None] = lambda: None,
     ) -> None:
         """`next_producer_id` may raise KafkaError. `group_partition` is the partition of __consumer_offsets of a group,
         `coordinator_epoch` the leader epoch of a partition of __transaction_state, `transaction_version` the finalized
         feature level, `partition_epoch` the largest epoch of a producer that any partition had when the broker started.
-        `producer_id_loaded` hears the largest producer id of each partition of __transaction_state."""
+        `producer_ids_loaded` hears the producer ids that each partition of __transaction_state has."""
         self.partition_count = config.transaction_state_log_num_partitions
         """Partitions of __transaction_state; the broker corrects it if the topic was created with another number."""
         self.runtime: TransactionRuntime = CoordinatorRuntime(
@@ -86,7 +86,7 @@ class TransactionCoordinator:
         self._config = config
         self._clock = clock
         self._partition_epoch = partition_epoch
-        self._producer_id_loaded = producer_id_loaded
+        self._producer_ids_loaded = producer_ids_loaded
         self._timers = Timers(deadline_moved)
         self._ledger = Ledger(
             self.runtime,
@@ -179,7 +179,7 @@ class TransactionCoordinator:
 
     def _shard_loaded(self, shard: TransactionShard, now: Now) -> None:
         """What was decided is carried out; what is open is left to its client or its time-out."""
-        producer_ids = [NO_PRODUCER_ID]
+        producer_ids: list[int] = []
         for metadata in list(shard.transactions.values()):
             producer_ids += (metadata.record.producer_id, metadata.record.next_producer_id)
             if not self._catch_up(shard, metadata, now):
@@ -189,7 +189,7 @@ class TransactionCoordinator:
             else:
                 self._sweep.loaded(metadata, now)
 
-        self._producer_id_loaded(max(producer_ids))
+        self._producer_ids_loaded(producer_ids)
 
     def _catch_up(self, shard: TransactionShard, metadata: TransactionMetadata, now: Now) -> bool:
         """Whether the id is still known after a look at what partitions have seen of its producer."""
