@@ -8,19 +8,26 @@ import pytest
 
 from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.directory_repair import DirectoryRepair, Survey
-from fencepost.broker.events import DamageFound
+from fencepost.broker.events import DamageFound, SideFileDamaged
 from fencepost.cli.main import run
-from fencepost.log.side_files import CorruptSideFile, read_offset_checkpoint
+from fencepost.log.side_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    GAPLESS_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CorruptSideFile,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from fencepost.shell.directory_lock import DirectoryLock
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, SimulatedNode
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.messages import FindCoordinatorRequest
+from fencepost.wire.messages import DeleteRecordsRequest, FindCoordinatorRequest, WriteTxnMarkersRequest
 from tests.durability.scene import EARLIEST, Client
 from tests.durability.transactional import READ_COMMITTED, TransactionalClient, committed_in
-from tests.fuzz.directory import GROUP, PARTITIONS, Content, copy_of, data_values_in
+from tests.fuzz.directory import GROUP, PARTITIONS, WAYS_TO_END, Content, copy_of, data_values_in
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -39,6 +46,7 @@ LOST = (
 INTERNAL = (
     ("__transaction_state-0", "directory"),
     ("__transaction_state-0", "last"),
+    ("__transaction_state-0", "middle"),
     ("__consumer_offsets-0", "directory"),
     ("__consumer_offsets-0", "last"),
 )
@@ -199,6 +207,173 @@ def test_a_coordinator_that_lost_its_log_is_out_of_service_until_the_loss_is_acc
     assert log.log_end_offset > synced
     machine.stop()
     assert start(machine) == []
+
+
+def producer_epochs(machine: SimulatedNode) -> set[tuple[int, int]]:
+    """Every producer id and epoch that any log has seen."""
+    return {
+        (header.producer_id, header.producer_epoch)
+        for path, data in tree(machine.disk).items()
+        if data and path.endswith(".log")
+        for _, header in iterate_headers(memoryview(data))
+        if header.producer_id >= 0
+    }
+
+
+@pytest.mark.parametrize("what", ["directory", "last", "middle", "bytes"])
+def test_ids_of_a_repaired_coordinator_get_producer_ids_that_nobody_ever_had(what: str) -> None:
+    machine, content = copy_of("stopped")
+    used = producer_epochs(machine)
+    if what == "bytes":
+        directory = f"{DATA_DIRECTORY}/__transaction_state-0"
+        name = [each for each in machine.disk.list(directory) if each.endswith(".log")][-1]
+        file = machine.disk.open(f"{directory}/{name}")
+        file.write(file.size() - 200, bytes(20))
+        file.sync()
+    else:
+        remove(machine.disk, "__transaction_state-0", what)
+    (damaged,) = dry_run(machine).damaged
+    assert not damaged.problem
+    work_on(machine).accept("__transaction_state", 0)
+    start(machine)
+    client = Client(machine)
+    for transactional_id, is_new in (("shop", True), ("till", False), ("open", True)):
+        producer = TransactionalClient(client, transactional_id, is_new=is_new)
+        producer.init()
+        is_known = transactional_id not in damaged.forgotten_ids and what == "middle"
+        assert producer.producer_id not in {producer_id for producer_id, _ in used} or is_known
+        assert (producer.producer_id, producer.producer_epoch) not in used
+        for partition in (0, 1):
+            offset = producer.produce("payments", partition, b"from %s" % transactional_id.encode())
+            assert offset > max(content.records["payments", partition]), "taken for a retry of an earlier batch"
+        producer.end(is_commit=True)
+    machine.stop()
+
+
+@pytest.mark.parametrize("what", ["directory", "last"])
+def test_what_a_lost_coordinator_had_open_is_listed_and_ended_by_a_marker(what: str) -> None:
+    machine, content = copy_of("stopped")
+    assert dry_run(machine).hanging == [], "its coordinator will end what is open"
+    remove(machine.disk, "__transaction_state-0", what)
+    (hanging,) = dry_run(machine).hanging
+    assert (hanging.topic, hanging.index) == ("payments", 1)
+    assert content.records["payments", 1][hanging.first_offset] == b"undecided"
+    work_on(machine).accept("__transaction_state", 0)
+    assert dry_run(machine).hanging == [hanging]
+    start(machine)
+    client = Client(machine)
+    producer = TransactionalClient(client, "open")
+    producer.init()
+    written = producer.produce("payments", 1, b"afterwards")
+    producer.end(is_commit=True)
+    assert written not in read(client, ("payments", 1), READ_COMMITTED), "readers wait for what is open"
+    wanted = WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [wanted.WritableTxnMarkerTopic(name="payments", partition_indexes=[1])]
+    marker = wanted(
+        producer_id=hanging.producer_id,
+        producer_epoch=hanging.producer_epoch,
+        transaction_result=False,
+        topics=topics,
+        coordinator_epoch=0,
+    )
+    client.socket.call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    seen = read(client, ("payments", 1), READ_COMMITTED)
+    assert seen == {**content.committed["payments", 1], written: b"afterwards"}
+    machine.stop()
+    assert dry_run(machine).hanging == []
+
+
+def test_a_coordinators_segment_that_overlaps_the_next_can_be_given_up() -> None:
+    """As in a copy that was made while the cleaner replaced segments."""
+    machine, _ = copy_of("stopped")
+    directory = f"{DATA_DIRECTORY}/__transaction_state-0"
+    names = [each for each in machine.disk.list(directory) if each.endswith(".log")]
+    last = machine.disk.read_bytes(f"{directory}/{names[-1]}")
+    assert last
+    machine.disk.write_bytes(f"{directory}/{names[0]}", last)
+    (damaged,) = dry_run(machine).damaged
+    assert damaged.name == "__transaction_state-0"
+    work_on(machine).accept("__transaction_state", 0)
+    assert start(machine) == []
+    TransactionalClient(Client(machine), "shop").init()
+
+
+def test_holes_that_another_cleaner_made_since_are_no_damage() -> None:
+    machine, _ = copy_of("stopped")
+    clean_offsets = read_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT)
+    assert clean_offsets == read_offset_checkpoint(machine.disk, DATA_DIRECTORY, GAPLESS_OFFSET_CHECKPOINT)
+    remove(machine.disk, "__transaction_state-0", "middle")
+    assert [each.name for each in dry_run(machine).damaged] == ["__transaction_state-0"]
+    clean_offsets["__transaction_state", 0] += 1
+    write_offset_checkpoint(machine.disk, DATA_DIRECTORY, CLEANER_OFFSET_CHECKPOINT, clean_offsets)
+    assert dry_run(machine).is_whole
+
+
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["removed", "emptied"])
+@pytest.mark.parametrize("way", WAYS_TO_END)
+@pytest.mark.parametrize("name", [LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINTS])
+def test_a_checkpoint_that_is_gone_is_told_and_costs_no_record(name: str, way: str, is_emptied: bool) -> None:
+    machine, content = copy_of(way)
+    if is_emptied:
+        machine.disk.write_bytes(f"{DATA_DIRECTORY}/{name}", b"")
+    else:
+        machine.disk.remove(f"{DATA_DIRECTORY}/{name}")
+    assert start(machine) == []
+    (told,) = [event for event in machine.node.events.recent if isinstance(event, SideFileDamaged)]
+    assert name in told.reason
+    check_others(Client(machine), content, None)
+    machine.stop()
+    start(machine)
+    assert not [event for event in machine.node.events.recent if isinstance(event, SideFileDamaged)]
+
+
+def test_without_recovery_points_a_missing_end_is_still_missed_if_the_names_tell() -> None:
+    machine, _ = copy_of("stopped")
+    machine.disk.write_bytes(f"{DATA_DIRECTORY}/{RECOVERY_POINTS}", b"")
+    remove(machine.disk, "orders-0", "middle")
+    assert [(each.topic, each.partition) for each in start(machine)] == [("orders", 0)]
+
+
+def test_a_missing_beginning_is_told_once_and_the_rest_is_served() -> None:
+    machine, content = copy_of("stopped")
+    directory = f"{DATA_DIRECTORY}/orders-0"
+    first, second = [each for each in machine.disk.list(directory) if each.endswith(".log")][:2]
+    machine.disk.remove(f"{directory}/{first}")
+    start_offset = int(second[:20])
+    (told,) = start(machine)
+    assert (told.topic, told.partition) == ("orders", 0)
+    assert f"offsets 0 to {start_offset - 1}" in told.reason
+    client = Client(machine)
+    left = {offset: value for offset, value in content.records["orders", 0].items() if offset >= start_offset}
+    assert read(client, ("orders", 0), 0) == left
+    check_others(client, content, "orders-0")
+    machine.stop()
+    assert start(machine) == []
+
+
+def test_records_that_were_deleted_are_not_missing() -> None:
+    machine, _ = copy_of("stopped")
+    start(machine)
+    client = Client(machine)
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    one = wanted.DeleteRecordsPartition(partition_index=0, offset=-1)
+    request = DeleteRecordsRequest(topics=[wanted(name="orders", partitions=[one])], timeout_ms=1_000)
+    assert client.socket.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0].error_code == 0
+    machine.stop()
+    assert start(machine) == []
+
+
+def test_records_of_an_offline_partition_cannot_be_deleted() -> None:
+    machine, _ = copy_of("stopped")
+    remove(machine.disk, "orders-0", "last")
+    start(machine)
+    client = Client(machine)
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    for offset in (-1, 0, 1, 1_000_000):
+        one = wanted.DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(topics=[wanted(name="orders", partitions=[one])], timeout_ms=1_000)
+        (answer,) = client.socket.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions
+        assert (answer.error_code, answer.low_watermark) == (STORAGE_ERROR, -1)
 
 
 def test_only_the_partition_that_was_named_is_given_up() -> None:

@@ -26,6 +26,10 @@ from fencepost.wire.scram import ScramCredential
 
 JOURNAL_NAME = "cluster-metadata.jsonl"
 PRODUCER_ID_BLOCK = 1000
+PRODUCER_IDS_SKIPPED = 1_000_000
+"""Ids may have been handed out that left no trace in any log; so many above the largest one found are not used."""
+PRODUCER_ID_BELIEVED_MAX = 2**62
+"""A client may write any producer id into its batches; one as large as this was never handed out."""
 DECOY_SECRET_BYTES = 32
 # A journal this many times longer than what is alive is rewritten at the next start.
 JOURNAL_SLACK = 4
@@ -193,6 +197,20 @@ class ClusterMetadata:
         first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return first
 
+    def skip_producer_ids(self, found: Iterable[int]) -> None:
+        """Logs have these ids. One that was never handed out as far as the journal knows means: it is an older copy.
+
+        Nothing is written before the next id is handed out.
+        """
+        largest = max((each for each in found if each < PRODUCER_ID_BELIEVED_MAX), default=-1)
+        if largest >= self._next_producer_id_block:
+            self._next_producer_id_block = _block_above(largest + PRODUCER_IDS_SKIPPED)
+            self._producer_ids = range(0)
+
+    def skip_leader_epochs(self, count: int) -> None:
+        """Logs have leader epochs so far above what the journal knows: it is an older copy."""
+        self._commit({"op": "start", "incarnation": self.incarnation + count})
+
     def _commit(self, change: dict[str, Any]) -> None:
         if self._failure is not None:
             raise self._refusal(self._failure)
@@ -287,11 +305,15 @@ class ClusterMetadata:
 
 def rebuilt_journal(topics: Iterable[Topic], incarnation: int, next_producer_id: int) -> bytes:
     """A journal in place of one that was lost. Producer ids below the next one are never handed out."""
-    block = -(-next_producer_id // PRODUCER_ID_BLOCK) * PRODUCER_ID_BLOCK
     changes: list[dict[str, Any]] = [{"op": "start", "incarnation": incarnation}]
     changes += map(_creation, topics)
-    changes.append({"op": "producer_ids", "next": block})
+    changes.append({"op": "producer_ids", "next": _block_above(next_producer_id - 1)})
     return b"".join(map(encode_line, changes))
+
+
+def _block_above(producer_id: int) -> int:
+    """Where the next block of producer ids begins."""
+    return (producer_id // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
 
 
 def _creation(topic: Topic) -> dict[str, Any]:

@@ -67,8 +67,11 @@ class CoordinatorHost(Generic[C]):
 
     def topic_created(self) -> None:
         self.coordinator.partition_count = self._node.metadata.topics[self.topic].partition_count
-        Loader(self._node, self.topic, self.coordinator.runtime).load_all()
+        Loader(self._node, self.topic, self.coordinator.runtime, self.all_loaded).load_all()
         self.schedule()
+
+    def all_loaded(self) -> None:
+        """Every partition was loaded, or given up."""
 
     def unload(self) -> None:
         for index in range(self.coordinator.partition_count):

@@ -2,19 +2,32 @@
 
 Looks at the directory with the eyes of the next start: the same checkpoints, the same journal of topics, the same
 opening of each log, on a disk that only pretends to be written (`log.dry_run`). Nothing is given up unasked.
+
+A transaction coordinator that lost part of its log forgets all ids whose newest record may have been lost: the next
+producer of such an id gets a new producer id, since nobody knows the epochs that were handed out. What these ids had
+open stays open, and is listed.
 """
 
 import contextlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME, ClusterMetadata, Topic, rebuilt_journal
+from fencepost.broker.cluster_metadata import (
+    JOURNAL_NAME,
+    PRODUCER_IDS_SKIPPED,
+    ClusterMetadata,
+    Topic,
+    rebuilt_journal,
+)
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
-from fencepost.coordinators.transactions.transaction_journal import VALUE_VERSION_MAX
-from fencepost.log.batch_scans import read_batches, read_headers
+from fencepost.coordinators.journal import UnknownRecordType
+from fencepost.coordinators.transactions.metadata import TransactionRecord
+from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_states import PREPARED, TransactionState
+from fencepost.log.batch_scans import FoundBatch, read_batches, read_headers
 from fencepost.log.dry_run import DryRunDisk
 from fencepost.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
@@ -22,6 +35,7 @@ from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.producer_entries import CorruptSnapshot
 from fencepost.log.producers import ProducerStateManager
 from fencepost.log.repair import CannotRepair, Loss, examine, repair
+from fencepost.log.set_aside import DAMAGED_SUFFIX
 from fencepost.log.side_files import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCH_CHECKPOINT,
@@ -34,17 +48,15 @@ from fencepost.log.side_files import (
 )
 from fencepost.ports import Disk, Randomness
 from fencepost.wire.batch import verify_crc
-from fencepost.wire.codec import decode
 from fencepost.wire.errors import KafkaError, MalformedMessage
-from fencepost.wire.messages import TransactionLogValue
 from fencepost.wire.records import read_records
 
-PRODUCER_IDS_SKIPPED = 1_000_000
-"""Ids may have been handed out that left no trace in any log; so many above the largest one found are not used."""
 KEEP_EVERYTHING = {"retention.ms": "-1"}
 """Nobody knows how long a topic was to keep its records: nothing may go before somebody has said so again."""
 _FAR_FUTURE_MS = 2**62
 _RECORDS_BYTES_MAX = 1 << 30
+_JOURNAL = TransactionJournal(lambda: 0)
+"""To read with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +68,25 @@ class DamagedPartition:
     """Why nothing can be done about it; empty if the losses can be accepted."""
     open_transactions: int = 0
     """What would be undecided afterwards."""
+    forgotten_ids: tuple[str, ...] = ()
+    """Transactional ids that the coordinator of this partition would not know any more, as far as they can be read."""
 
     @property
     def name(self) -> str:
         return partition_directory_name(self.topic, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """Open in a partition, and no coordinator knows of it."""
+
+    topic: str
+    index: int
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None = None
+    """Of its producer, if a record that was set aside names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +107,8 @@ class Survey:
     damaged: list[DamagedPartition] = field(default_factory=list)
     metadata: RebuiltMetadata | None = None
     """There is no journal, and this would be the new one."""
+    hanging: list[HangingTransaction] = field(default_factory=list)
+    """What nobody would end, with every loss accepted."""
 
     @property
     def is_whole(self) -> bool:
@@ -101,12 +130,24 @@ class DirectoryRepair:
         """Everything that is lost. Raises CorruptSideFile where the broker would not start for another reason."""
         storage, topics, rebuilt = self._look()
         found = Survey(metadata=rebuilt)
+        opened: list[HangingTransaction] = []
+        state = _CoordinatorState()
         for topic in topics:
             for index in range(topic.partition_count):
                 found.partitions += 1
-                damaged = self._examine(storage, topic, index)
+                damaged, log = self._examine(storage, topic, index)
                 if damaged is not None:
                     found.damaged.append(damaged)
+                if log is not None:
+                    opened += _open_transactions(log)
+                    if topic.name == TRANSACTIONS_TOPIC:
+                        state.read(log)
+                        state.read_set_aside(log)
+        found.hanging = [
+            replace(each, transactional_id=state.name_of(each.producer_id))
+            for each in opened
+            if not state.will_end(each)
+        ]
         return found
 
     def accept(self, topic_name: str, index: int) -> tuple[Loss, ...]:
@@ -124,6 +165,8 @@ class DirectoryRepair:
                 path,
                 lambda disk: self._open(disk, storage, topic, index),
                 recovery_point,
+                is_read_whole=topic.name in INTERNAL_TOPICS,
+                forgets_earlier=topic.name == TRANSACTIONS_TOPIC,
             )
         )
 
@@ -167,7 +210,10 @@ class DirectoryRepair:
             storage.checkpoints_of(topic.name, index),
         )
 
-    def _examine(self, storage: Storage, topic: Topic, index: int) -> DamagedPartition | None:
+    def _examine(
+        self, storage: Storage, topic: Topic, index: int
+    ) -> tuple[DamagedPartition | None, PartitionLog | None]:
+        """What a partition has lost, and its log without that."""
         opened: list[PartitionLog] = []
 
         def open_log(disk: Disk) -> PartitionLog:
@@ -177,13 +223,28 @@ class DirectoryRepair:
 
         recovery_point = storage.checkpoints_of(topic.name, index).recovery_point
         try:
-            losses = examine(self._disk, self._directory, self._path(topic, index), open_log, recovery_point)
+            losses = examine(
+                self._disk,
+                self._directory,
+                self._path(topic, index),
+                open_log,
+                recovery_point,
+                is_read_whole=topic.name in INTERNAL_TOPICS,
+                forgets_earlier=topic.name == TRANSACTIONS_TOPIC,
+            )
         except CannotRepair as error:
-            return DamagedPartition(topic.name, index, problem=str(error))
+            return DamagedPartition(topic.name, index, problem=str(error)), None
+        log = opened[-1]
         if not losses:
-            return None
-        undecided = len(opened[-1].producers.transactions)
-        return DamagedPartition(topic.name, index, tuple(losses), open_transactions=undecided)
+            return None, log
+        forgotten: tuple[str, ...] = ()
+        if topic.name == TRANSACTIONS_TOPIC:
+            kept, earlier = _CoordinatorState(), _CoordinatorState()
+            kept.read(log)
+            earlier.read_set_aside(log)
+            forgotten = tuple(sorted(earlier.names.keys() - kept.records.keys()))
+        undecided = len(log.producers.transactions)
+        return DamagedPartition(topic.name, index, tuple(losses), "", undecided, forgotten), log
 
     # A journal from nothing
 
@@ -238,25 +299,76 @@ class DirectoryRepair:
                 file = self._disk.open(f"{path}/{name}")
                 for found in read_batches(file, 0, file.size()):
                     largest = max(largest, found.header.producer_id)
-                    if topic == TRANSACTIONS_TOPIC and verify_crc(found.block, found.start, found.header):
-                        batch = found.block[found.start : found.start + found.header.size_bytes]
-                        largest = max([largest, *_producer_ids_in(batch)])
+                    for _, record in _entries_in(found) if topic == TRANSACTIONS_TOPIC else ():
+                        if record is not None:
+                            ids_of_record = record.producer_id, record.previous_producer_id, record.next_producer_id
+                            largest = max(largest, *ids_of_record)
                 file.close()
         return largest
 
 
-def _producer_ids_in(batch: memoryview) -> list[int]:
-    """Of a batch of the transaction coordinator's."""
-    found: list[int] = []
+class _CoordinatorState:
+    """What transaction coordinators will know once they have loaded their logs."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, TransactionRecord] = {}
+        """By transactional id."""
+        self.names: dict[str, set[int]] = {}
+        """The same of what was set aside: producer ids by transactional id."""
+
+    def read(self, log: PartitionLog) -> None:
+        for segment in log.segments:
+            for found in segment.batches():
+                for transactional_id, record in _entries_in(found):
+                    if record is None:
+                        self.records.pop(transactional_id, None)
+                    else:
+                        self.records[transactional_id] = record
+
+    def read_set_aside(self, log: PartitionLog) -> None:
+        directory = log.directory
+        for name in directory.names():
+            if name.endswith(DAMAGED_SUFFIX):
+                file = log.disk.open(directory.path_of(name))
+                for found in read_batches(file, 0, file.size()):
+                    for transactional_id, record in _entries_in(found):
+                        if record is not None:
+                            self.names.setdefault(transactional_id, set()).add(record.producer_id)
+                file.close()
+
+    def will_end(self, opened: HangingTransaction) -> bool:
+        return any(
+            record.producer_id == opened.producer_id
+            and record.state in (TransactionState.ONGOING, *PREPARED)
+            and (opened.topic, opened.index) in record.partitions
+            for record in self.records.values()
+        )
+
+    def name_of(self, producer_id: int) -> str | None:
+        return next((name for name, producer_ids in self.names.items() if producer_id in producer_ids), None)
+
+
+def _open_transactions(log: PartitionLog) -> list[HangingTransaction]:
+    found = []
+    for first_offset, producer_id in log.producers.transactions.ongoing():
+        entry = log.producers.last_entry(producer_id)
+        epoch = -1 if entry is None else entry.producer_epoch
+        found.append(HangingTransaction(log.topic, log.partition, first_offset, producer_id, epoch))
+    return found
+
+
+def _entries_in(found: FoundBatch) -> list[TransactionEntry]:
+    """Of a batch of the transaction coordinator's, as far as it can be read."""
+    entries: list[TransactionEntry] = []
+    if found.header.is_control or not verify_crc(found.block, found.start, found.header):
+        return entries
+    batch = found.block[found.start : found.start + found.header.size_bytes]
     with contextlib.suppress(KafkaError, MalformedMessage):
         for record in read_records(batch, _RECORDS_BYTES_MAX):
-            if record.value is None or len(record.value) < 2:
-                continue
-            version = int.from_bytes(record.value[:2], "big")
-            if version <= VALUE_VERSION_MAX:
-                value = decode(TransactionLogValue, version, record.value, 2)
-                found += [value.producer_id, value.previous_producer_id, value.next_producer_id]
-    return found
+            if record.key is not None:
+                with contextlib.suppress(UnknownRecordType):
+                    entries.append(_JOURNAL.decode_entry(record.key, record.value))
+    return entries
 
 
 def _refusal(error: OSError) -> KafkaError:

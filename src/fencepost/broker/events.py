@@ -180,6 +180,15 @@ class DamageFound:
 
 
 @dataclass(frozen=True, slots=True)
+class LogCut:
+    """Recovery cut a log in front of whole batches. They are set aside, and no reader gets them."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SideFileDamaged:
     """A file that can be done without; what it said was found out in another way, or is lost."""
 

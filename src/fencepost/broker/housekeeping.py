@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PARTITIONS_PER_SLICE = 64
 SLICE_PAUSE_MS = 5
+ROLLS_PER_CHECKPOINT_MS = 1_000
+"""Recovery points are written so long after a segment was rolled, for all that are rolled meanwhile."""
 
 
 class Housekeeping:
@@ -42,6 +44,17 @@ class Housekeeping:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def segment_rolled(self) -> None:
+        """Soon a checkpoint has to say that the segment was synced: without that, a file that is missing later could
+        be taken for one that a crash took."""
+        if not self._is_stopped and "roll" not in self._timers:
+            self._timers["roll"] = self._node.scheduler.call_later(ROLLS_PER_CHECKPOINT_MS, self._write_recovery_points)
+
+    def _write_recovery_points(self) -> None:
+        del self._timers["roll"]
+        if self._node.storage_failure is None:
+            self._try(lambda: self._node.storage.write_recovery_points(self._node.logs()))
 
     def _every(
         self,

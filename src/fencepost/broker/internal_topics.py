@@ -102,8 +102,11 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
 class Loader:
     """Replays an internal topic into its coordinator in steps, so that a long log does not hold up everything else."""
 
-    def __init__(self, node: Node, topic: str, runtime: CoordinatorRuntime[Any, Any]) -> None:
+    def __init__(
+        self, node: Node, topic: str, runtime: CoordinatorRuntime[Any, Any], all_loaded: Callable[[], None]
+    ) -> None:
         self._node = node
+        self._all_loaded = all_loaded
         self._topic = topic
         self._runtime = runtime
         self._waiting: list[tuple[Partition, int]] = []
@@ -118,8 +121,13 @@ class Loader:
                 self._finish(partition.index)
             else:
                 self._waiting.append((partition, partition.log.log_start_offset))
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._waiting:
             self._node.scheduler.call_soon(self._step)
+        else:
+            self._all_loaded()
 
     def _step(self) -> None:
         partition, offset = self._waiting.pop()
@@ -128,8 +136,7 @@ class Loader:
         except Exception as error:
             # Whatever it is, it is about this partition: the others are still to be loaded.
             self._give_up(partition.index, error)
-        if self._waiting:
-            self._node.scheduler.call_soon(self._step)
+        self._go_on()
 
     def _read(self, partition: Partition, offset: int) -> None:
         if partition not in self._node.partitions.get(self._topic, ()):

@@ -22,6 +22,7 @@ from fencepost.broker.events import (
     DamageFound,
     EventFeed,
     InternalError,
+    LogCut,
     SideFileDamaged,
     StorageFailed,
     StrayFound,
@@ -60,6 +61,8 @@ from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 DAMAGE_TOLD_MAX = 1_000
+STARTS_BELIEVED_MAX = 1_000_000
+"""A leader epoch that far above what the journal knows is no epoch but damage: no CRC covers it."""
 # One answer gets at most such a share of the memory that is left for answers, and at least so much.
 ANSWER_SHARE = 16
 ANSWER_BYTES_MIN = 65_536
@@ -177,8 +180,10 @@ class Node:
         self.causes.load()
         for told in self.storage.set_strays_aside(self.metadata.topics):
             self.events.emit(StrayFound(told))
-        for topic in self.metadata.topics.values():
-            self._open_topic(topic)
+        opened = [(topic, self._open_logs(topic)) for topic in self.metadata.topics.values()]
+        self._check_leader_epochs(opened)
+        for topic, logs in opened:
+            self._register_opened(topic, logs)
         self.storage.trust_again()
 
     def stop(self) -> None:
@@ -453,17 +458,47 @@ class Node:
         is_group = self.config.flush == "group" or config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
         return self.group_commit if is_group else self.page_cache
 
-    def _open_topic(self, topic: Topic) -> None:
+    def _check_leader_epochs(self, opened: list[tuple[Topic, list[PartitionLog]]]) -> None:
+        """Leader epochs count the starts. Logs that have seen more starts than the journal are newer than it."""
+        behind = max(
+            (
+                starts
+                for topic, logs in opened
+                for log in logs
+                if (starts := log.epochs.latest - self.metadata.leader_epoch(topic) + 1) <= STARTS_BELIEVED_MAX
+            ),
+            default=0,
+        )
+        if behind > 0:
+            self.metadata.skip_leader_epochs(behind)
+            self.events.emit(
+                SideFileDamaged(
+                    f"{self.metadata.path} is older than the logs, perhaps from a backup: topics, settings, ACLs and "
+                    "users that came later are not in it. Leader epochs and producer ids go on above those in the logs"
+                )
+            )
+
+    def _open_logs(self, topic: Topic) -> list[PartitionLog]:
         config = topic_config(topic.overrides, self.config)
         now_ms = self.clock.wall_ms()
         logs = []
         for index in range(topic.partition_count):
             try:
-                logs.append(self.storage.open_log(topic, index, config, now_ms))
+                log = self.storage.open_log(topic, index, config, now_ms)
+                logs.append(log)
+                missing = self.storage.missing_at_start(log)
+                if missing:
+                    reason = f"offsets {missing[0]} to {missing[-1]}, its beginning, are missing; nobody deleted them"
+                    self.events.emit(DamageFound(topic.name, index, reason))
+                for cut in log.cuts:
+                    self.events.emit(LogCut(topic.name, index, cut))
             except (DamagedLog, KafkaError) as error:
                 # One that cannot be opened must not keep all the others from being served.
                 logs.append(self.storage.offline_log(topic, index, config, error))
                 self.events.emit(DamageFound(topic.name, index, f"offline: {error}"))
+        return logs
+
+    def _register_opened(self, topic: Topic, logs: list[PartitionLog]) -> None:
         self._register(topic, logs)
         for partition in self.partitions[topic.name]:
             if not partition.log.is_usable:
@@ -505,6 +540,7 @@ class Node:
         partitions = self.partitions.setdefault(topic.name, [])
         for log in logs:
             log.on_failure = self._log_failed
+            log.on_roll = self.housekeeping.segment_rolled
         partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
         self._partitions_by_id[topic.topic_id] = partitions
         self.partition_total += len(logs)

@@ -16,6 +16,7 @@ from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.recovery import offsets_of
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
+    GAPLESS_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -28,6 +29,7 @@ from fencepost.log.side_files import (
     read_offset_checkpoint,
     read_partition_metadata,
     take_clean_shutdown,
+    was_stopped_by_us,
     write_clean_shutdown,
     write_meta_properties,
     write_offset_checkpoint,
@@ -42,7 +44,10 @@ DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
 """Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
 
-
+_LOST_WITH_RECOVERY_POINTS = "nobody knows how far each log was synced, so all of them are looked through"
+_LOST_WITH_LOG_STARTS = (
+    "each log begins with its first segment, so records that were deleted (DeleteRecords) may be there again"
+)
 _DELETED_DIRECTORY = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
 _FILE_OF_A_LOG = re.compile(
     r"[0-9]{20}\.(log|index|timeindex|txnindex|txnindex\.crc|snapshot)(\.deleted|\.cleaned|\.swap)?"
@@ -79,7 +84,10 @@ class Storage:
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._knows_recovery_points = True
         self._clean_offsets: dict[tuple[str, int], int] = {}
+        self._gapless_offsets: dict[tuple[str, int], int] = {}
         self._log_starts: dict[tuple[str, int], int] = {}
+        self._knows_log_starts = False
+        """The checkpoint of log starts is ours, and newer than anything that was deleted."""
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
         """Each checkpoint as the disk has it, by its name."""
 
@@ -93,8 +101,9 @@ class Storage:
                 encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
             )
             if self.is_new:
-                # First: where there is no recovery point checkpoint later, somebody has removed it.
-                write_offset_checkpoint(self.disk, self.directory, RECOVERY_POINT_CHECKPOINT, {})
+                # First: where one of them is missing later, somebody has removed it.
+                for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+                    write_offset_checkpoint(self.disk, self.directory, name, {})
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
             raise WrongDirectory(
@@ -102,29 +111,39 @@ class Storage:
                 "or use another directory"
             )
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
+        was_stopped = was_stopped_by_us(self.disk, self.directory)
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
-        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, is_always_there=True)
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, _LOST_WITH_RECOVERY_POINTS)
         self._knows_recovery_points = recovery_points is not None
         self._recovery_points = recovery_points or {}
-        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        self._log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT, _LOST_WITH_LOG_STARTS) or {}
+        self._knows_log_starts = was_stopped and self.was_clean
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
+        self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT) or {}
         self._checkpointed = {
             RECOVERY_POINT_CHECKPOINT: dict(self._recovery_points),
             LOG_START_OFFSET_CHECKPOINT: dict(self._log_starts),
         }
         return properties
 
-    def _read_checkpoint(self, name: str, *, is_always_there: bool = False) -> dict[tuple[str, int], int] | None:
-        """As Kafka does with one it cannot read: nothing is known, so everything is looked at."""
+    def _read_checkpoint(self, name: str, lost_with_it: str = "") -> dict[tuple[str, int], int] | None:
+        """As Kafka does with one it cannot read: nothing is known, so everything is looked at.
+
+        `lost_with_it`: a directory with logs always has this one, with something in it, and that is what it costs if
+        not.
+        """
         path = f"{self.directory}/{name}"
         try:
-            if is_always_there and not self.disk.exists(path):
-                raise CorruptSideFile(path, "the file is missing")
+            if lost_with_it and self.has_logs() and not self._has_content(path):
+                raise CorruptSideFile(path, f"the file is missing or empty: {lost_with_it}")
             return read_offset_checkpoint(self.disk, self.directory, name)
         except CorruptSideFile as error:
             self.complaints.append(str(error))
             self.was_clean = False
             return None
+
+    def _has_content(self, path: str) -> bool:
+        return self.disk.exists(path) and self.disk.size(path) > 0
 
     def has_logs(self) -> bool:
         """Whether any partition's directory has records in it."""
@@ -230,13 +249,21 @@ class Storage:
             rewrite=self.is_suspect,
         )
 
+    def missing_at_start(self, log: PartitionLog) -> range:
+        """Offsets at the beginning of a log that nobody has deleted, and that are not there."""
+        known = self._log_starts.get((log.topic, log.partition), 0)
+        return range(known, log.log_start_offset) if self._knows_log_starts else range(0)
+
     def checkpoints_of(self, topic: str, index: int) -> Checkpoints:
         key = (topic, index)
+        clean_offset = self._clean_offsets.get(key, 0)
         return Checkpoints(
             self.was_clean,
             self._recovery_points.get(key, 0 if self._knows_recovery_points else None),
             self._log_starts.get(key, 0),
-            self._clean_offsets.get(key, 0),
+            clean_offset,
+            # Where they differ, another cleaner was at work since, and that of Apache Kafka leaves holes.
+            clean_offset if self._gapless_offsets.get(key) == clean_offset else 0,
         )
 
     def known_partitions(self) -> list[tuple[str, int]]:
@@ -264,7 +291,7 @@ class Storage:
         """What the checkpoints say of an older topic of that name must not be taken for the one that is made now."""
         keys = [(topic, index) for index in indexes]
         for key in keys:
-            for known in (self._recovery_points, self._log_starts, self._clean_offsets):
+            for known in (self._recovery_points, self._log_starts, self._clean_offsets, self._gapless_offsets):
                 known.pop(key, None)
         for name, on_disk in self._checkpointed.items():
             if not on_disk.keys().isdisjoint(keys):
@@ -282,25 +309,34 @@ class Storage:
         self.disk.rename(str(log.directory), path)
         return path
 
-    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
-        recovery_points, log_starts, high_watermarks = {}, {}, {}
+    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        recovery_points = {}
         for log in logs:
             key = (log.topic, log.partition)
             if not log.segments:  # never opened: what was known of it must still be known at the next start
                 recovery_points[key] = self._recovery_points.get(key, 0)
-                log_starts[key] = self._log_starts.get(key, 0)
                 continue
             recovery_points[key] = log.synced_offset
             if log.epochs.dirty:
                 # What the epoch checkpoint lacks has to be read again from the batches.
                 checkpointed = self._checkpointed[RECOVERY_POINT_CHECKPOINT]
                 recovery_points[key] = min(log.synced_offset, checkpointed.get(key, 0))
+        self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_points)
+
+    def write_checkpoints(self, logs: Iterable[PartitionLog]) -> None:
+        logs = list(logs)
+        self.write_recovery_points(logs)
+        log_starts, high_watermarks = {}, {}
+        for log in logs:
+            key = (log.topic, log.partition)
+            if not log.segments:
+                log_starts[key] = self._log_starts.get(key, 0)
+                continue
             high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 # Even where a segment begins there: the names of those before it may come back with a power cut.
                 log_starts[key] = log.log_start_offset
         for name, offsets in (
-            (RECOVERY_POINT_CHECKPOINT, recovery_points),
             (LOG_START_OFFSET_CHECKPOINT, log_starts),
             (REPLICATION_OFFSET_CHECKPOINT, high_watermarks),
         ):

@@ -13,7 +13,13 @@ from fencepost.cli.output import CommandFailed, print_json, say
 from fencepost.terminal_text import shell_word
 
 if TYPE_CHECKING:
-    from fencepost.broker.directory_repair import DamagedPartition, DirectoryRepair, RebuiltMetadata, Survey
+    from fencepost.broker.directory_repair import (
+        DamagedPartition,
+        DirectoryRepair,
+        HangingTransaction,
+        RebuiltMetadata,
+        Survey,
+    )
     from fencepost.log.repair import Loss
 
 EPILOG = """\
@@ -36,9 +42,11 @@ _LOST_WITH_METADATA = "settings of topics and brokers, ACLs, SCRAM users, empty 
 _CONSEQUENCES = {
     "__consumer_offsets": "groups of this partition may go back to older offsets, or have none",
     "__transaction_state": (
-        "decisions about transactions are lost: what was open or being ended may stay open where it wrote"
+        "decisions about transactions are lost, and earlier ones may be outdated: the ids of this partition are\n"
+        "  forgotten and get new producer ids; their producers have to be started anew"
     ),
 }
+_IDS_SHOWN_MAX = 20
 
 
 def repair(
@@ -149,6 +157,7 @@ def _print(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss
         _print_losses(each.losses)
         _print_consequences(each)
         say(f"  to go on without it: {_command(data, each.name)}")
+    _print_hanging(after.hanging)
     whole = after.partitions - len(after.damaged)
     if after.is_whole:
         say(f"{'nothing else' if done else 'nothing'} is lost: {_count(after.partitions, 'partition')} can be opened")
@@ -163,6 +172,8 @@ def _print_losses(losses: tuple[Loss, ...]) -> None:
     for loss in losses:
         say(f"  {loss.reason}")
         say(f"  lost: {_range_text(loss)}" + (f"; its bytes are kept in {loss.set_aside}" if loss.set_aside else ""))
+        if loss.forgotten:
+            say(f"  what came before it is set aside, too: {', '.join(loss.forgotten)}")
         if loss.aborted:
             said = "count" if loss.aborted > 1 else "counts"
             say(f"  {_count(loss.aborted, 'transaction')} that may have ended there {said} as aborted")
@@ -171,11 +182,33 @@ def _print_losses(losses: tuple[Loss, ...]) -> None:
 def _print_consequences(damaged: DamagedPartition) -> None:
     if damaged.topic in _CONSEQUENCES:
         say(f"  {_CONSEQUENCES[damaged.topic]}")
+    if damaged.forgotten_ids:
+        more = len(damaged.forgotten_ids) - _IDS_SHOWN_MAX
+        shown = ", ".join(damaged.forgotten_ids[:_IDS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+        say(f"  forgotten ids that can be read: {shown}")
     if damaged.open_transactions:
         say(
             f"  {_count(damaged.open_transactions, 'transaction')} would be open at its end; if nobody ends them, "
             "`fencepost txn find-hanging` does"
         )
+
+
+def _print_hanging(hanging: list[HangingTransaction]) -> None:
+    if not hanging:
+        return
+    say(f"{_count(len(hanging), 'transaction')} would stay open, and readers of committed records would wait there:")
+    for each in hanging:
+        name = "" if each.transactional_id is None else f", transactional id {each.transactional_id}"
+        say(
+            f"  {each.topic}-{each.index} from offset {each.first_offset}: producer {each.producer_id} "
+            f"epoch {each.producer_epoch}{name}"
+        )
+        say(f"    to abort it once the broker runs: {_abort_command(each)}")
+
+
+def _abort_command(hanging: HangingTransaction) -> str:
+    words = ["fencepost", "txn", "abort", "--topic", hanging.topic, "--partition", str(hanging.index)]
+    return " ".join(map(shell_word, [*words, "--start-offset", str(hanging.first_offset), "--execute"]))
 
 
 def _print_metadata(data: Path, rebuilt: RebuiltMetadata) -> None:
@@ -224,13 +257,27 @@ def _document(data: Path, before: Survey, after: Survey, done: dict[str, tuple[L
                         "last_offset": loss.next_offset - 1,
                         "set_aside": loss.set_aside,
                         "aborted_transactions": loss.aborted,
+                        "forgotten": list(loss.forgotten),
                     }
                     for loss in done.get(name, each.losses)
                 ],
                 "open_transactions": each.open_transactions,
+                "forgotten_ids": list(each.forgotten_ids),
                 "command": None if each.problem or name not in left else _command(data, name),
             }
             for name, each in known.items()
+        ],
+        "hanging": [
+            {
+                "topic": each.topic,
+                "partition": each.index,
+                "start_offset": each.first_offset,
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "transactional_id": each.transactional_id,
+                "command": _abort_command(each),
+            }
+            for each in after.hanging
         ],
         "cluster_metadata": None if metadata is None else {
             "is_accepted": _METADATA in done,

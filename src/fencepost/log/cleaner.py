@@ -19,6 +19,7 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.segment import Segment
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
+    GAPLESS_OFFSET_CHECKPOINT,
     CorruptSideFile,
     TopicPartition,
     read_offset_checkpoint,
@@ -165,10 +166,15 @@ class LogCleaner:
         self._decompressed_max_bytes = decompressed_max_bytes
         self.uncleanable: dict[TopicPartition, str] = {}
         """Logs left alone, and why."""
+        # Without the first everything is dirty again: more work, no harm.
+        self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
-            self._clean_offsets = read_offset_checkpoint(disk, data_directory, CLEANER_OFFSET_CHECKPOINT)
+            return read_offset_checkpoint(self._disk, self._data_directory, name)
         except CorruptSideFile:
-            self._clean_offsets = {}  # everything is dirty again: more work, no harm
+            return {}
 
     def last_clean_offset(self, log: PartitionLog) -> int | None:
         return self._clean_offsets.get((log.topic, log.partition))
@@ -193,16 +199,14 @@ class LogCleaner:
         except UncleanableLog as error:
             self.uncleanable[log.topic, log.partition] = error.reason
             raise
-        self._clean_offsets[log.topic, log.partition] = result.first_dirty_offset
-        self._write_checkpoint()
+        self._note_clean((log.topic, log.partition), result.first_dirty_offset, is_gapless=_is_gapless(log, result))
         return result
 
     def truncated(self, log: PartitionLog, offset: int) -> None:
         """A log was cut at `offset`: what comes there now has not been cleaned."""
         clean_offset = self.last_clean_offset(log)
         if clean_offset is not None and clean_offset > offset:
-            self._clean_offsets[log.topic, log.partition] = offset
-            self._write_checkpoint()
+            self._note_clean((log.topic, log.partition), offset, is_gapless=False)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions were deleted."""
@@ -210,11 +214,32 @@ class LogCleaner:
         for partition in partitions:
             self.uncleanable.pop(partition, None)
             was_known |= self._clean_offsets.pop(partition, None) is not None
+            was_known |= self._gapless_offsets.pop(partition, None) is not None
         if was_known:
-            self._write_checkpoint()
+            self._write_checkpoints()
 
-    def _write_checkpoint(self) -> None:
-        write_offset_checkpoint(self._disk, self._data_directory, CLEANER_OFFSET_CHECKPOINT, self._clean_offsets)
+    def _note_clean(self, partition: TopicPartition, offset: int, *, is_gapless: bool) -> None:
+        self._clean_offsets[partition] = offset
+        self._gapless_offsets.pop(partition, None)
+        if is_gapless:
+            self._gapless_offsets[partition] = offset
+        self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
+        for name, offsets in (
+            (GAPLESS_OFFSET_CHECKPOINT, self._gapless_offsets),
+            (CLEANER_OFFSET_CHECKPOINT, self._clean_offsets),
+        ):
+            write_offset_checkpoint(self._disk, self._data_directory, name, offsets)
+
+
+def _is_gapless(log: PartitionLog, result: CleanResult) -> bool:
+    """Whether each segment below the end of a pass begins where the one before it ends."""
+    return all(
+        segment.closed_end_offset() == following.base_offset
+        for segment, following in pairwise(log.segments)
+        if log.log_start_offset < following.base_offset <= result.first_dirty_offset
+    )
 
 
 def group_segments(

@@ -85,6 +85,9 @@ Refusals = list[KafkaError | None]
 """For each marker: why it was not written, or None."""
 
 
+def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LogLimits:
     """What all logs of a broker share."""
@@ -118,6 +121,7 @@ class PartitionLog:
         "_timestamp_after_max_ms",
         "_timestamp_before_max_ms",
         "config",
+        "cuts",
         "directory",
         "disk",
         "epochs",
@@ -127,6 +131,7 @@ class PartitionLog:
         "log_end_offset",
         "log_start_offset",
         "on_failure",
+        "on_roll",
         "partition",
         "producers",
         "segments",
@@ -164,11 +169,14 @@ class PartitionLog:
         self._first_unstable_offset: int | None = None
         self._is_unsaved = False
         """Whether a clean close has anything to write."""
+        self.cuts: tuple[str, ...] = ()
+        """What recovery cut off, other than a torn end."""
         self.failure: OSError | None = None
         """Why the disk failed this log, if it did."""
         self._is_closed_to_calls = False
         """Failed or retired: every call raises."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
+        self.on_roll: Callable[[], None] = _nothing
         self._roll_timestamp = _NO_ROLL_TIMESTAMP
         self.update_config(config)
 
@@ -222,6 +230,7 @@ class PartitionLog:
 
     def _adopt(self, loader: LogLoader, recovery_point: int, *, is_rewritten: bool) -> None:
         self.epochs = loader.epochs
+        self.cuts = tuple(loader.cuts)
         self.log_start_offset = loader.log_start_offset
         self.log_end_offset = loader.log_end_offset
         self.leader_epoch = self.epochs.latest
@@ -717,6 +726,7 @@ class PartitionLog:
                 self.unsynced.note_written(path)
         self.segments.seal(old, self.log_end_offset)
         self._set_active(segment)
+        self.on_roll()
         return segment
 
     def _write_snapshot(self, offset: int) -> None:

@@ -3,12 +3,13 @@
 After a clean stop only the batches behind each segment's last index entry are stepped over. Otherwise every batch from
 the segment of the recovery point on must have its CRC and its place: the log ends at the first that has not, later
 segments go, and indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What
-survives is synced before anyone may read it.
+survives is synced before anyone may read it. Whole batches that are cut off are set aside, and that is told (`cuts`).
 
 A crash takes what was never synced. What the recovery point or a neighbouring segment proves to have been there, and
 is not, was lost in another way: then the log is not opened (DamagedLog), and its files stay as they are. Holes that
 compaction made are told by what the log itself records, never by the topic's settings, which may have changed since: a
-compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint.
+compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint. Our own cleaner leaves no
+holes between segments, and says so in a checkpoint; Apache Kafka's does.
 """
 
 from collections import deque
@@ -31,6 +32,7 @@ from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapsh
 from fencepost.log.producers import ProducerStateManager
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
+from fencepost.log.set_aside import ends_of_batches, free_name, set_bytes_aside
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_partition_metadata
 from fencepost.log.unsynced import Unsynced
 from fencepost.wire.batch import NO_TIMESTAMP, BatchHeader, verify_crc
@@ -77,6 +79,8 @@ class Checkpoints:
     log_start_offset: int = 0
     clean_offset: int = 0
     """Everything below it was compacted once."""
+    gapless_offset: int = 0
+    """Below it each segment began where the one before it ended, compacted or not."""
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ class LogLoader:
     log_end_offset: int = 0
     is_recovered: bool = False
     """The log was checked and may have been cut: what is found on the disk is to be synced, and written at a stop."""
+    cuts: list[str] = field(default_factory=list)
+    """What was cut off and was no torn end of the log."""
 
     def load(self) -> None:
         self.log_start_offset = self.checkpoints.log_start_offset
@@ -217,12 +223,14 @@ class LogLoader:
 
     def _judge_hole(self, segment: Segment, following: Segment, end_offset: int, *, was_synced: bool) -> bool:
         """Whether compaction made the hole between two segments. If not: was it synced, it is damage; else the end."""
-        if following.base_offset <= self.checkpoints.clean_offset:
-            return True
-        later = [each for each in self.segments if each.base_offset >= following.base_offset]
-        if any(map(_was_compacted, (segment, *later))):
-            return True
-        if was_synced:
+        is_gapless = following.base_offset <= self.checkpoints.gapless_offset
+        if not is_gapless:
+            if following.base_offset <= self.checkpoints.clean_offset:
+                return True
+            later = [each for each in self.segments if each.base_offset >= following.base_offset]
+            if any(map(_was_compacted, (segment, *later))):
+                return True
+        if was_synced or is_gapless:
             reason = f"between {segment.log_path} and {following.log_path} something is missing"
             raise self._damaged(reason, max(end_offset, self.log_start_offset), following.base_offset)
         return False
@@ -261,7 +269,7 @@ class LogLoader:
                 self.directory.disk.remove(self.directory.path_at(snapshot, SNAPSHOT_SUFFIX))
         end_offset, good = self._scan_from(first)
         for segment in reversed(segments[good + 1 :]):
-            segments.drop(segment)
+            self._drop(segment, end_offset)
         self.log_end_offset = end_offset
         self.producers.map_end_offset = end_offset
         for segment in segments[first:]:
@@ -273,6 +281,28 @@ class LogLoader:
                     self.unsynced.note_written(path)
         self.unsynced.note_names()
         self.is_recovered = True
+
+    def _drop(self, segment: Segment, end_offset: int) -> None:
+        """A crash took something in front of it that was never synced. Its batches cannot be used, but are kept."""
+        end = self._end_behind(segment, 0)
+        if end is None:
+            self.segments.drop(segment)
+            return
+        name = free_name(self.directory, segment.base_offset)
+        self.segments.drop(segment, set_aside=self.directory.path_of(name))
+        self._tell_cut(end_offset, end, name)
+
+    def _end_behind(self, segment: Segment, position: int) -> int | None:
+        """The offset behind the last whole batch that comes after a place in a segment; None if there is none."""
+        tail = segment.file.read(position, segment.size - position)
+        return max(ends_of_batches(tail, segment.base_offset), default=None)
+
+    def _tell_cut(self, end_offset: int, end: int, name: str) -> None:
+        self.cuts.append(
+            f"recovery cut {self.directory} at offset {end_offset}; there were whole batches behind that, up to offset "
+            f"{end - 1}. No checkpoint says that they were synced, and a crash may leave such holes. They are kept in "
+            f"{name}"
+        )
 
     def _scan_from(self, first: int) -> tuple[int, int]:
         """Where the log ends, and which segment is its last good one."""
@@ -338,6 +368,10 @@ class LogLoader:
         if not whole:
             reason = f"{segment.log_path} is damaged at byte {end}"
             self._refuse_loss(segment, next_offset, reason, segment.base_offset, end)
+            end_behind = self._end_behind(segment, end)
+            if end_behind is not None:
+                tail = segment.file.read(end, segment.size - end)
+                self._tell_cut(next_offset, end_behind, set_bytes_aside(self.directory, segment.base_offset, tail))
             segment.cut_file(end)
         return next_offset, whole
 

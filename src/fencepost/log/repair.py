@@ -8,11 +8,16 @@ it itself: a repair that was cut short is simply begun again.
 A transaction that was open where the hole begins may have been ended in it, and a later marker of the same producer
 must not decide about it: it counts as aborted, and a marker in the hole says so, unless a producer snapshot from behind
 the hole knows that it was still open.
+
+Of a log that is a coordinator's memory, what comes before the loss must go as well (`forgets_earlier`): the newest
+record of a key may have been lost, and the one before it says what is not true any more. Such a log begins behind the
+loss.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from fencepost.log.batch_scans import read_batches, read_headers
 from fencepost.log.directory import LogDirectory
@@ -34,15 +39,11 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producer_entries import CorruptSnapshot
 from fencepost.log.producers import ProducerStateManager
 from fencepost.log.recovery import DamagedLog, finish_interrupted, is_good, offsets_of
+from fencepost.log.set_aside import ends_of_batches, ends_set_aside, free_name, set_bytes_aside
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT
 from fencepost.ports import Disk, File
 from fencepost.wire.batch import (
-    BATCH_LENGTH_MIN,
     CURRENT_MAGIC,
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_POSITION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -56,11 +57,8 @@ from fencepost.wire.batch import (
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.records import rebuild_batch
 
-DAMAGED_SUFFIX = ".damaged"
 _UNFINISHED = "repair-unfinished"
 """Holds the base offset of the segment that is being written to."""
-_COPIED_BYTES = 1 << 20
-_MAGIC = bytes([CURRENT_MAGIC])
 _STEPS_MAX = 10_000
 _FOR_EVER_MS = 2**62
 
@@ -80,35 +78,66 @@ class Loss:
     """The file that keeps the bytes which were cut off."""
     aborted: int = 0
     """Transactions that were open where the loss begins, and count as aborted."""
+    forgotten: tuple[str, ...] = ()
+    """Segments that were set aside because what they say may be outdated."""
 
 
 class CannotRepair(Exception):
     """The log cannot be brought into a state in which it opens."""
 
 
-def examine(disk: Disk, data_directory: str, path: str, open_log: OpenLog, recovery_point: int | None) -> list[Loss]:
+def examine(
+    disk: Disk,
+    data_directory: str,
+    path: str,
+    open_log: OpenLog,
+    recovery_point: int | None,
+    *,
+    is_read_whole: bool = False,
+    forgets_earlier: bool = False,
+) -> list[Loss]:
     """Everything that would have to be given up for the log to open; nothing on the disk changes."""
-    tried = DryRunDisk(disk, data_directory)
-    return repair(tried, data_directory, path, open_log, recovery_point)
+    return repair(
+        DryRunDisk(disk, data_directory),
+        data_directory,
+        path,
+        open_log,
+        recovery_point,
+        is_read_whole=is_read_whole,
+        forgets_earlier=forgets_earlier,
+    )
 
 
-def repair(disk: Disk, data_directory: str, path: str, open_log: OpenLog, recovery_point: int | None) -> list[Loss]:
-    """Give up whatever keeps the log from being opened, one thing after the other."""
+def repair(
+    disk: Disk,
+    data_directory: str,
+    path: str,
+    open_log: OpenLog,
+    recovery_point: int | None,
+    *,
+    is_read_whole: bool = False,
+    forgets_earlier: bool = False,
+) -> list[Loss]:
+    """Give up whatever keeps the log from being opened, one thing after the other.
+
+    `is_read_whole`: one bad batch makes the log useless, wherever it is. `forgets_earlier`: the log begins behind what
+    is lost.
+    """
     losses: list[Loss] = []
     for _ in range(_STEPS_MAX):
-        damage = _damage(disk, data_directory, path, open_log)
+        damage = _damage(disk, data_directory, path, open_log, is_read_whole)
         if damage is None:
             if disk.exists(f"{path}/{_UNFINISHED}"):
                 _remove(LogDirectory(disk, path), [_UNFINISHED])
             return losses
-        loss = _give_up(disk, path, damage, recovery_point or 0)
+        loss = _give_up(disk, path, damage, recovery_point or 0, forgets_earlier)
         if losses and loss == losses[-1]:
             break
         losses.append(loss)
     raise CannotRepair(f"{path}: {losses[-1].reason}")
 
 
-def _damage(disk: Disk, data_directory: str, path: str, open_log: OpenLog) -> DamagedLog | None:
+def _damage(disk: Disk, data_directory: str, path: str, open_log: OpenLog, is_read_whole: bool) -> DamagedLog | None:
     tried = DryRunDisk(disk, data_directory)
     directory = LogDirectory(tried, path)
     if tried.exists(f"{path}/{_UNFINISHED}"):
@@ -123,22 +152,35 @@ def _damage(disk: Disk, data_directory: str, path: str, open_log: OpenLog) -> Da
     except DamagedLog as error:
         return error
     except KafkaError as error:
-        for base_offset in offsets_of(directory.names())[0]:
-            found = _damage_in(directory, base_offset, error.message or str(error))
-            if found is not None:
-                return found
-        raise CannotRepair(f"{path}: {error}") from None
+        found = _first_damage(directory, error.message or str(error))
+        if found is None:
+            raise CannotRepair(f"{path}: {error}") from None
+        return found
+    return _first_damage(directory, None) if is_read_whole else None
+
+
+def _first_damage(directory: LogDirectory, reason: str | None) -> DamagedLog | None:
+    bases = offsets_of(directory.names())[0]
+    for base_offset, following in zip_longest(bases, bases[1:]):
+        path = directory.path_at(base_offset, LOG_SUFFIX)
+        found = _damage_in(directory, base_offset, reason or f"{path} has a batch that cannot be read", following)
+        if found is not None:
+            return found
     return None
 
 
-def _damage_in(directory: LogDirectory, base_offset: int, reason: str) -> DamagedLog | None:
-    """Where a segment is not what was written."""
+def _damage_in(
+    directory: LogDirectory, base_offset: int, reason: str, following: int | None = None
+) -> DamagedLog | None:
+    """Where a segment is not what was written, or goes on into the one that follows."""
     file = directory.disk.open(directory.path_at(base_offset, LOG_SUFFIX))
     next_offset, end = base_offset, 0
     for found in read_batches(file, 0, file.size()):
         if not is_good(found.header, next_offset, base_offset) or not verify_crc(
             found.block, found.start, found.header
         ):
+            break
+        if following is not None and found.header.last_offset >= following:
             break
         next_offset, end = found.header.next_offset, found.position + found.header.size_bytes
     if end == file.size():
@@ -149,7 +191,7 @@ def _damage_in(directory: LogDirectory, base_offset: int, reason: str) -> Damage
 # One step
 
 
-def _give_up(disk: Disk, path: str, damage: DamagedLog, recovery_point: int) -> Loss:
+def _give_up(disk: Disk, path: str, damage: DamagedLog, recovery_point: int, forgets_earlier: bool) -> Loss:
     if not disk.exists(path):
         disk.make_directory(path)
         disk.sync_directory(path.rpartition("/")[0])
@@ -167,6 +209,8 @@ def _give_up(disk: Disk, path: str, damage: DamagedLog, recovery_point: int) -> 
         file.close()
         directory.sync()
         return Loss(damage.reason, first, reached)
+    if forgets_earlier:
+        return _begin_behind(directory, bases, damage, reached)
     lost = {offset for offset in _named_offsets(names) if offset not in bases}
     stale = [offset_name(offset, suffix) for offset in lost for suffix in SEGMENT_SUFFIXES[1:]]
     stale += [offset_name(offset, SNAPSHOT_SUFFIX) for offset in snapshots if offset > first]
@@ -178,10 +222,50 @@ def _give_up(disk: Disk, path: str, damage: DamagedLog, recovery_point: int) -> 
     return loss
 
 
-def _fill_hole(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached: int) -> Loss:
+def _begin_behind(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached: int) -> Loss:
+    """Set aside every segment up to the end of the loss, the oldest first: until the last is gone the loss shows."""
+    disk = directory.disk
+    if damage.segment is None:
+        next_offset = _end_of_hole(bases, damage, reached)
+    else:
+        file = disk.open(directory.path_at(damage.segment, LOG_SUFFIX))
+        tail = file.read(damage.position, file.size() - damage.position)
+        file.close()
+        next_offset = _end_of_damage(directory, bases, damage.segment, damage.first_offset, tail, reached)
+    if next_offset not in bases:
+        file = disk.open(directory.path_at(next_offset, LOG_SUFFIX), create=True)
+        file.sync()
+        file.close()
+        directory.sync()
+    forgotten = []
+    for base in bases:
+        if base < next_offset:
+            name = free_name(directory, base)
+            disk.rename(directory.path_at(base, LOG_SUFFIX), directory.path_of(name))
+            directory.sync()
+            forgotten.append(name)
+    names = directory.names()
+    stale = [name for name in names if name[20:] in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX) and name[:20].isdigit()]
+    _remove(directory, [name for name in stale if int(name[:20]) < next_offset] + [LEADER_EPOCH_CHECKPOINT])
+    return Loss(damage.reason, damage.first_offset, next_offset, forgotten=tuple(forgotten))
+
+
+def _end_of_hole(bases: list[int], damage: DamagedLog, reached: int) -> int:
     next_offset = damage.next_offset
     if next_offset is None or next_offset not in bases:
-        next_offset = max(next_offset or 0, reached)
+        return max(next_offset or 0, reached)
+    return next_offset
+
+
+def _end_of_damage(directory: LogDirectory, bases: list[int], base: int, first: int, tail: bytes, reached: int) -> int:
+    following = min((each for each in bases if each > base), default=None)
+    if following is not None:
+        return following
+    return max([reached, first, *ends_of_batches(tail, first), *ends_set_aside(directory, base, first)])
+
+
+def _fill_hole(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached: int) -> Loss:
+    next_offset = _end_of_hole(bases, damage, reached)
     aborted = _fill(directory, max(base for base in bases if base < next_offset), next_offset)
     return Loss(damage.reason, damage.first_offset, next_offset, aborted=aborted)
 
@@ -194,12 +278,8 @@ def _cut(directory: LogDirectory, bases: list[int], damage: DamagedLog, reached:
     disk, path = directory.disk, directory.path_at(base, LOG_SUFFIX)
     file = disk.open(path)
     tail = file.read(position, file.size() - position)
-    following = min((each for each in bases if each > base), default=None)
-    if following is None:
-        next_offset = max([reached, first, *_ends(tail, first), *_ends_set_aside(directory, base, first)])
-    else:
-        next_offset = following
-    kept = _set_aside(directory, base, tail)
+    next_offset = _end_of_damage(directory, bases, base, first, tail, reached)
+    kept = set_bytes_aside(directory, base, tail)
     if position == 0 and base != bases[0]:
         # All of it: the segment before it covers its offsets, then the file goes.
         file.retire()
@@ -361,30 +441,6 @@ def _last_epoch(file: File, end: int) -> int:
     return epoch
 
 
-def _ends(tail: bytes, first: int) -> Iterator[int]:
-    """Offsets behind each good batch in damaged bytes: they were handed out, so nobody may get them again."""
-    view = memoryview(tail)
-    position = 0
-    while position + HEADER_BYTES <= len(tail):
-        header = BatchHeader._make(HEADER.unpack_from(tail, position))
-        size = LOG_OVERHEAD_BYTES + header.batch_length
-        if (
-            header.magic == CURRENT_MAGIC
-            and header.batch_length >= BATCH_LENGTH_MIN
-            and position + size <= len(tail)
-            and header.last_offset_delta >= 0
-            and first <= header.base_offset <= first + RELATIVE_OFFSET_MAX
-            and verify_crc(view, position, header)
-        ):
-            yield header.next_offset
-            position += size
-        else:
-            magic = tail.find(_MAGIC, position + MAGIC_POSITION + 1)
-            if magic < 0:
-                return
-            position = magic - MAGIC_POSITION
-
-
 # Files
 
 
@@ -400,34 +456,3 @@ def _remove(directory: LogDirectory, names: list[str]) -> None:
         directory.disk.remove(directory.path_of(name))
     if removed:
         directory.sync()
-
-
-def _ends_set_aside(directory: LogDirectory, base: int, first: int) -> Iterator[int]:
-    """The same of what was set aside before: by a repair that was cut short, perhaps."""
-    for name in directory.names():
-        if name.startswith(offset_name(base, LOG_SUFFIX)) and name.endswith(DAMAGED_SUFFIX):
-            yield from _ends(directory.disk.read_bytes(directory.path_of(name)), first)
-
-
-def _set_aside(directory: LogDirectory, base: int, tail: bytes) -> str:
-    """A file with the bytes that are about to go. One that has them already is from a repair that was cut short."""
-    disk = directory.disk
-    number = 1
-    while True:
-        name = offset_name(base, LOG_SUFFIX) + (f".{number}" if number > 1 else "") + DAMAGED_SUFFIX
-        path = directory.path_of(name)
-        if not disk.exists(path):
-            break
-        if disk.size(path) == len(tail) and disk.read_bytes(path) == tail:
-            return name
-        number += 1
-    unfinished = path + ".tmp"
-    file = disk.open(unfinished, create=True)
-    file.truncate(0)
-    for start in range(0, len(tail), _COPIED_BYTES):
-        file.write(start, tail[start : start + _COPIED_BYTES])
-    file.sync()
-    file.close()
-    disk.rename(unfinished, path)
-    directory.sync()
-    return name

@@ -482,13 +482,19 @@ class Segment:
                 continue
         self._aborted = None
 
-    def delete(self, *, keep_snapshot: bool = False) -> None:
-        """Remove every file, the producer snapshot at its base too. The log goes first, under another name."""
+    def delete(self, *, keep_snapshot: bool = False, set_aside: str | None = None) -> None:
+        """Remove every file, the producer snapshot at its base too. The log goes first, under another name.
+
+        `set_aside` is the path at which the log itself stays, out of use.
+        """
         self.retire()
         disk = self._disk
-        deleted = self.log_path + DELETED_SUFFIX
-        disk.rename(self.log_path, deleted)
-        disk.remove(deleted)
+        if set_aside is not None:
+            disk.rename(self.log_path, set_aside)
+        else:
+            deleted = self.log_path + DELETED_SUFFIX
+            disk.rename(self.log_path, deleted)
+            disk.remove(deleted)
         for suffix in SEGMENT_SUFFIXES[1:] if keep_snapshot else (*SEGMENT_SUFFIXES[1:], SNAPSHOT_SUFFIX):
             try:
                 disk.remove(self.path_of(suffix))

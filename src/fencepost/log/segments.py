@@ -108,8 +108,8 @@ class Segments(Sequence[Segment]):
         self._hints.pop(log_end_offset, None)
         self.hold_indexes(segment)
 
-    def drop(self, segment: Segment) -> None:
-        """Take a segment out of the list and remove its files."""
+    def drop(self, segment: Segment, set_aside: str | None = None) -> None:
+        """Take a segment out of the list and remove its files; its log may be set aside instead."""
         at = self._list.index(segment)
         del self._list[at]
         del self._base_offsets[at]
@@ -119,7 +119,7 @@ class Segments(Sequence[Segment]):
         self._indexed.pop(segment, None)
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
             self._unsynced.forget(segment.path_of(suffix))
-        segment.delete()
+        segment.delete(set_aside=set_aside)
         self._unsynced.note_names()
 
     def swap(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:

@@ -20,6 +20,8 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+GAPLESS_OFFSET_CHECKPOINT = "gapless-offset-checkpoint"
+"""Ours alone. Where it says of a log what the cleaner's checkpoint says, there was no hole between segments below."""
 
 UNKNOWN_BROKER_EPOCH = -1
 _CHECKPOINT_VERSION = 0
@@ -80,6 +82,15 @@ def write_meta_properties(disk: Disk, directory: str, properties: MetaProperties
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN), content.encode())
+
+
+def was_stopped_by_us(disk: Disk, directory: str) -> bool:
+    """Whether the mark of a clean stop is ours. Apache Kafka has a broker epoch to write there."""
+    try:
+        content = json.loads(disk.read_bytes(os.path.join(directory, CLEAN_SHUTDOWN)))
+        return bool(content["brokerEpoch"] == UNKNOWN_BROKER_EPOCH)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return False
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from fencepost.broker import events
 from fencepost.broker.events import event_fields
+from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
 from fencepost.wire.errors import ErrorCode
 
 _ERRORS = (events.HandlerFailed, events.InternalError, events.StorageFailed)
@@ -17,8 +18,10 @@ _WARNINGS = (
     events.AccessDenied,
     events.CompactionFailed,
     events.DamageFound,
+    events.LogCut,
     events.SideFileDamaged,
     events.StrayFound,
+    CoordinatorBehindPartitions,
 )
 
 

@@ -38,11 +38,17 @@ class Scene:
         self.open(clean=True)
 
     def open(
-        self, *, clean: bool, recovery_point: int | None = 0, log_start_offset: int = 0, clean_offset: int = 0
+        self,
+        *,
+        clean: bool,
+        recovery_point: int | None = 0,
+        log_start_offset: int = 0,
+        clean_offset: int = 0,
+        gapless_offset: int = 0,
     ) -> PartitionLog:
         self.log = PartitionLog.open(
             self.disk, DIRECTORY, "purchases", 0, TOPIC_ID, self.config, self.now_ms,
-            Checkpoints(clean, recovery_point, log_start_offset, clean_offset),
+            Checkpoints(clean, recovery_point, log_start_offset, clean_offset, gapless_offset),
             limits=LogLimits(transaction_verification_enabled=False, decompressed_batch_max_bytes=1 << 20),
         )  # fmt: skip
         return self.log

@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 
 from fencepost.config import TopicConfig
-from fencepost.log.cleaner import cleanable, compact, run_to_end
+from fencepost.log.cleaner import LogCleaner, cleanable, compact, run_to_end
 from fencepost.log.file_names import CLEANED_SUFFIX
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.segment import Segment
-from fencepost.log.side_files import read_partition_metadata
+from fencepost.log.side_files import GAPLESS_OFFSET_CHECKPOINT, read_offset_checkpoint, read_partition_metadata
 from fencepost.simulation.disk import PowerCut
 from fencepost.wire.batch import ControlType
 from tests.peers.markers import append_marker
@@ -103,7 +103,10 @@ def test_the_log_ends_at_the_first_bad_batch_and_later_segments_go() -> None:
     scene.open(clean=False)
     assert scene.log.log_end_offset == bases[1] + 2
     assert [segment.base_offset for segment in scene.log.segments] == bases[:2]
-    assert not [name for name in scene.files() if name > f"{bases[2]:020d}" and name[0] == "0"]
+    later = [name for name in scene.files() if name > f"{bases[2]:020d}" and name[0] == "0"]
+    assert later == [f"{base:020d}.log.damaged" for base in bases[2:]], "nothing that was whole is thrown away"
+    assert len(scene.log.cuts) == len(later) + 1
+    assert f"{bases[1]:020d}.log.damaged" in scene.log.cuts[0]
     assert scene.log.producers.last_entry(7).last_sequence == bases[1] + 1  # type: ignore[union-attr]
     assert scene.log.epochs.latest == (bases[1] + 1) // 10
     scene.log.check_invariants()
@@ -194,7 +197,12 @@ def with_a_gap(config: TopicConfig = SMALL) -> Scene:
 def test_a_segment_after_a_gap_in_what_was_never_synced_is_dropped_whatever_the_topics_policy_is() -> None:
     """The end of a segment that was never synced may be lost while the next segment is there."""
     for config in (SMALL, TopicConfig(segment_bytes=1000, cleanup_policy=("compact",))):
-        assert with_a_gap(config).open(clean=False).log_end_offset == 5
+        scene = with_a_gap(config)
+        later = [segment.base_offset for segment in scene.log.segments[1:]]
+        content = [scene.disk.read_bytes(path_of(base, ".log")) for base in later]
+        assert scene.open(clean=False).log_end_offset == 5
+        assert [scene.disk.read_bytes(path_of(base, ".log.damaged")) for base in later] == content
+        assert len(scene.log.cuts) == len(later)
 
 
 def test_a_gap_below_the_recovery_point_is_damage() -> None:
@@ -241,6 +249,29 @@ def test_each_compacted_segment_ends_where_the_next_begins() -> None:
     assert len(scene.log.segments) > 2
     for segment, following in pairwise(scene.log.segments):
         assert segment.closed_end_offset() == following.base_offset
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_segment_that_is_missing_among_compacted_ones_is_noticed(clean: bool) -> None:
+    scene = Scene(TopicConfig(segment_bytes=400, cleanup_policy=("compact",)))
+    for number in range(60):
+        scene.append(batch_of(f"{number}" * 20, key=b"k%d" % (number if number % 9 == 0 else 1)))
+    scene.sync()
+    cleaner = LogCleaner(scene.disk, "/data")
+    result = run_to_end(cleaner.clean(cleanable(scene.log, None, NOW_MS), NOW_MS))
+    clean_offset = result.first_dirty_offset
+    assert read_offset_checkpoint(scene.disk, "/data", GAPLESS_OFFSET_CHECKPOINT) == {("purchases", 0): clean_offset}
+    bases = [segment.base_offset for segment in scene.log.segments]
+    assert 0 < bases[1] < bases[2] <= clean_offset
+    scene.log.close()
+    checkpoints = {"recovery_point": 60, "clean_offset": clean_offset, "gapless_offset": clean_offset}
+    assert scene.open(clean=clean, **checkpoints).log_end_offset == 60
+    scene.log.close()
+    scene.disk.remove(path_of(bases[1], ".log"))
+    with pytest.raises(DamagedLog, match=f"offsets {bases[1]} to {bases[2] - 1}"):
+        scene.open(clean=clean, **checkpoints)
+    checkpoints["gapless_offset"] = 0  # where Apache Kafka compacts, such holes are common
+    assert scene.open(clean=clean, **checkpoints).log_end_offset == 60
 
 
 @pytest.mark.parametrize("missing", ["first of three", "last", "middle", "all", "directory"])

@@ -169,6 +169,38 @@ def test_a_repair_that_dies_at_any_operation_is_begun_again(what: str) -> None:
         operations += 1
 
 
+@pytest.mark.parametrize("what", WAYS)
+def test_a_log_that_forgets_what_came_before_begins_behind_the_loss_wherever_the_repair_is_cut_short(what: str) -> None:
+    scene = filled()
+    lose(scene, what)
+    expected = examine(scene.disk, DATA, DIRECTORY, opener(scene), END, forgets_earlier=True)
+    start = expected[-1].next_offset
+    operations = 0
+    while True:
+        for seed, mode in enumerate((PowerCut.LOSE_ALL, PowerCut.LOSE_NOTHING, PowerCut.TORN, PowerCut.PREFIX)):
+            scene = filled()
+            lose(scene, what)
+            kept = {path for path in tree(scene.disk) if path.endswith(".log")}
+            scene.disk.left = operations
+            is_done = False
+            try:
+                repair(scene.disk, DATA, DIRECTORY, opener(scene), END, forgets_earlier=True)
+                is_done = True
+            except MachineDied:
+                scene.disk.power_cut(mode, random.Random(seed))
+                scene.disk.left = None
+                repair(scene.disk, DATA, DIRECTORY, opener(scene), END, forgets_earlier=True)
+            scene.disk.left = None
+            log = opener(scene)(scene.disk)
+            assert (log.log_start_offset, log.log_end_offset) == (start, END)
+            assert offsets_of(log) == set(range(start, END))
+            left = tree(scene.disk).keys()
+            assert all(path in left or f"{path}.damaged" in left for path in kept)
+            if is_done:
+                return
+        operations += 1
+
+
 def test_bytes_that_were_cut_off_are_kept() -> None:
     scene = filled()
     last = bases(scene)[-1]

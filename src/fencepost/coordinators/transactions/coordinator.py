@@ -5,7 +5,7 @@ and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_
 came nearer. A promise of DropConnection means: close the connection and answer nothing.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now, Topics
@@ -16,17 +16,20 @@ from fencepost.coordinators.transactions.add import AddCall, Adds
 from fencepost.coordinators.transactions.add_requests import AddRequests, everywhere
 from fencepost.coordinators.transactions.admin import TransactionAdmin
 from fencepost.coordinators.transactions.end_requests import EndRequests
+from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
 from fencepost.coordinators.transactions.ghosts import DropConnection
+from fencepost.coordinators.transactions.init import caught_up
 from fencepost.coordinators.transactions.init_requests import InitRequests
 from fencepost.coordinators.transactions.ledger import Ledger, TransactionRuntime
 from fencepost.coordinators.transactions.markers import SendMarkers
-from fencepost.coordinators.transactions.metadata import PROTOCOL_2, ProducerPair, TopicPartition
+from fencepost.coordinators.transactions.metadata import PROTOCOL_2, ProducerPair, TopicPartition, TransactionMetadata
 from fencepost.coordinators.transactions.shard import TransactionShard
 from fencepost.coordinators.transactions.sweep import BROKER_ITSELF, Sweep
 from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
 from fencepost.coordinators.transactions.transaction_states import PREPARED
 from fencepost.ports import Clock
 from fencepost.promise import Promise
+from fencepost.wire.batch import NO_PRODUCER_EPOCH
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -60,11 +63,14 @@ class TransactionCoordinator:
         group_partition: Callable[[str], int],
         coordinator_epoch: Callable[[int], int],
         transaction_version: Callable[[], int],
+        partition_epoch: Callable[[int], int] = lambda producer_id: NO_PRODUCER_EPOCH,
+        producer_ids_loaded: Callable[[Iterable[int]], None] = lambda producer_ids: None,
         deadline_moved: Callable[[], None] = lambda: None,
     ) -> None:
         """`next_producer_id` may raise KafkaError. `group_partition` is the partition of __consumer_offsets of a group,
         `coordinator_epoch` the leader epoch of a partition of __transaction_state, `transaction_version` the finalized
-        feature level."""
+        feature level, `partition_epoch` the largest epoch of a producer that any partition had when the broker started.
+        `producer_ids_loaded` hears the producer ids that each partition of __transaction_state has."""
         self.partition_count = config.transaction_state_log_num_partitions
         """Partitions of __transaction_state; the broker corrects it if the topic was created with another number."""
         self.runtime: TransactionRuntime = CoordinatorRuntime(
@@ -79,6 +85,8 @@ class TransactionCoordinator:
         )
         self._config = config
         self._clock = clock
+        self._partition_epoch = partition_epoch
+        self._producer_ids_loaded = producer_ids_loaded
         self._timers = Timers(deadline_moved)
         self._ledger = Ledger(
             self.runtime,
@@ -171,11 +179,40 @@ class TransactionCoordinator:
 
     def _shard_loaded(self, shard: TransactionShard, now: Now) -> None:
         """What was decided is carried out; what is open is left to its client or its time-out."""
+        producer_ids: list[int] = []
         for metadata in list(shard.transactions.values()):
+            producer_ids += (metadata.record.producer_id, metadata.record.next_producer_id)
+            if not self._catch_up(shard, metadata, now):
+                continue
             if metadata.record.state in PREPARED:
                 self._ledger.resume(metadata, now)
             else:
                 self._sweep.loaded(metadata, now)
+
+        self._producer_ids_loaded(producer_ids)
+
+    def _catch_up(self, shard: TransactionShard, metadata: TransactionMetadata, now: Now) -> bool:
+        """Whether the id is still known after a look at what partitions have seen of its producer."""
+        record = metadata.record
+        partition_epoch = self._partition_epoch(record.producer_id)
+        wanted = caught_up(record, partition_epoch)
+        if wanted is record:
+            return True
+        if wanted is None:
+            del shard.transactions[metadata.transactional_id]
+        else:
+            metadata.record = wanted
+        self._ledger.events(
+            CoordinatorBehindPartitions(
+                metadata.transactional_id,
+                record.producer_id,
+                record.producer_epoch,
+                partition_epoch,
+                wanted is None,
+                now.wall_ms,
+            )
+        )
+        return wanted is not None
 
     def _shard_unloaded(self, shard: TransactionShard) -> None:
         for metadata in shard.transactions.values():

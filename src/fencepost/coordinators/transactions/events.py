@@ -170,6 +170,19 @@ class TransactionResumed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CoordinatorBehindPartitions:
+    """A partition has seen a larger epoch of a producer than its coordinator ever wrote: records of it were lost."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partition_epoch: int
+    is_forgotten: bool
+    """The id gets a new producer id. If not, it goes on above the partition's epoch."""
+    wall_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TransactionalIdsExpired:
     partition: int
     transactional_ids: tuple[str, ...]

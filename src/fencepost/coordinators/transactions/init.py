@@ -60,6 +60,22 @@ def new_record(producer_id: int, timeout_ms: int, now: Now) -> TransactionRecord
     )
 
 
+def caught_up(record: TransactionRecord, partition_epoch: int) -> TransactionRecord | None:
+    """A loaded record whose producer's epoch is at least the one that partitions have seen; None: better forget the id.
+
+    Epochs above the record's were handed out by records that are lost. What it decided may then be about an earlier
+    transaction than the one that is open now, so a decision must not be carried out.
+    """
+    newest = record.producer_epoch
+    if record.next_producer_id == record.producer_id:
+        newest = max(newest, record.next_producer_epoch)
+    if partition_epoch <= newest:
+        return record
+    if record.state in PREPARED or record.is_kept or is_exhausted(partition_epoch):
+        return None
+    return record._replace(producer_epoch=partition_epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
+
+
 def decide_init(
     metadata: TransactionMetadata,
     call: InitCall,

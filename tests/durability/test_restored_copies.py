@@ -1,0 +1,108 @@
+"""Files put back from an older copy, or copied while the broker ran: what was handed out is not handed out again."""
+
+import copy
+
+import pytest
+
+from fencepost.broker.cluster_metadata import JOURNAL_NAME
+from fencepost.broker.events import SideFileDamaged
+from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
+from fencepost.log.side_files import RECOVERY_POINT_CHECKPOINT
+from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
+from tests.durability.scene import SMALL, Client
+from tests.durability.transactional import TransactionalClient, find_coordinators, read_committed
+
+SETTINGS = {**SMALL, "transaction.state.log.num.partitions": "1"}
+JOURNAL = f"{DATA_DIRECTORY}/{JOURNAL_NAME}"
+STATE = f"{DATA_DIRECTORY}/__transaction_state-0"
+
+
+def put_back(machine: SimulatedNode, earlier: SimulatedDisk, directory: str) -> None:
+    machine.disk.remove_tree(directory)
+    machine.disk.make_directory(directory)
+    for name in earlier.list(directory):
+        machine.disk.write_bytes(f"{directory}/{name}", earlier.read_bytes(f"{directory}/{name}"))
+
+
+def test_with_an_older_journal_no_producer_id_and_no_leader_epoch_comes_back() -> None:
+    machine = SimulatedNode(SETTINGS, seed=1).start()
+    client = Client(machine)
+    assert client.create_topic("orders") == 0
+    find_coordinators(client, ["group"], ["shop"])
+    older = machine.disk.read_bytes(JOURNAL)
+    used: set[int] = set()
+    for number in range(3):
+        producer_id = client.producer_id()
+        used.add(producer_id)
+        answer = client.produce("orders", b"%d" % number, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        assert answer.error_code == 0
+        shop = TransactionalClient(client, f"shop {number}")  # its id leaves a trace at the coordinator alone
+        shop.init()
+        used.add(shop.producer_id)
+        machine.stop()
+        machine.start()
+        client = Client(machine)
+    epoch = machine.node.partition("orders", 0).leader_epoch
+    assert client.produce("orders", b"3").error_code == 0
+    machine.stop()
+    machine.disk.write_bytes(JOURNAL, older)
+
+    machine.start()
+    assert any(JOURNAL_NAME in e.reason for e in machine.node.events.recent if isinstance(e, SideFileDamaged))
+    assert machine.node.partition("orders", 0).leader_epoch > epoch
+    machine.scheduler.run_for(1_000)
+    client = Client(machine)
+    producer_id = client.producer_id()
+    assert producer_id not in used
+    answer = client.produce("orders", b"new", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert (answer.error_code, answer.base_offset) == (0, 4)
+    machine.stop()
+    machine.start()
+    assert not [event for event in machine.node.events.recent if isinstance(event, SideFileDamaged)]
+
+
+@pytest.mark.parametrize("state", ["complete", "ongoing"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["TV2", "TV1"])
+def test_with_an_older_coordinator_no_epoch_comes_back(is_new: bool, state: str) -> None:
+    machine = SimulatedNode(SETTINGS, seed=1).start()
+    client = Client(machine)
+    assert client.create_topic("orders") == 0
+    find_coordinators(client, ["group"], ["shop"])
+    written: list[bytes] = []
+    used: set[tuple[int, int]] = set()
+
+    def buy(shop: TransactionalClient, value: bytes) -> None:
+        used.add((shop.producer_id, shop.producer_epoch))
+        shop.produce("orders", 0, value)
+        shop.end(is_commit=True)
+        machine.scheduler.run_for(100)
+        written.append(value)
+
+    shop = TransactionalClient(client, "shop", is_new=is_new)
+    shop.init()
+    buy(shop, b"first")
+    if state == "ongoing":
+        shop.produce("orders", 0, b"second")
+    earlier = copy.deepcopy(machine.disk)
+    if state == "ongoing":
+        shop.end(is_commit=True)
+        written.append(b"second")
+        machine.scheduler.run_for(100)
+    for number in range(3):
+        shop = TransactionalClient(client, "shop", is_new=is_new)
+        shop.init()
+        buy(shop, b"later %d" % number)
+    machine.crash()
+    put_back(machine, earlier, STATE)
+    path = f"{DATA_DIRECTORY}/{RECOVERY_POINT_CHECKPOINT}"
+    machine.disk.write_bytes(path, earlier.read_bytes(path))
+
+    machine.start()
+    machine.scheduler.run_for(1_000)
+    assert any(isinstance(event, CoordinatorBehindPartitions) for event in machine.node.events.recent)
+    shop = TransactionalClient(Client(machine), "shop", is_new=is_new)
+    shop.init()
+    assert (shop.producer_id, shop.producer_epoch) not in used
+    buy(shop, b"afterwards")
+    assert [value for _, value in read_committed(Client(machine), "orders", 0)] == written
