@@ -175,7 +175,11 @@ def list_transactions(node: Node, call: Call, request: ListTransactionsRequest) 
 
 
 HANDLERS = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_partitions_to_txn),
+    ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(
+        _transactions,
+        TransactionCoordinator.add_partitions_to_txn,
+        TransactionCoordinator.add_partitions_to_txn_in_steps,
+    ),
     ApiKey.ADD_OFFSETS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn),
     ApiKey.END_TXN: routed_or_dropped(_transactions, TransactionCoordinator.end_txn),
     ApiKey.DESCRIBE_TRANSACTIONS: routed(_transactions, TransactionCoordinator.describe_transactions),
