@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Connection, LargeCall, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
-from fencepost.broker.slices import Steps
+from fencepost.broker.slices import FREED_AT_ONCE, Steps, entries_of, let_go
 from fencepost.broker.splitting import serve_in_parts, split_of
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
@@ -199,14 +199,18 @@ class Dispatcher:
 
     def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
         self._large_bytes += len(frame)
+        entries: list[Any] = []
         try:
-            return (yield from self._read_and_served(call, route, frame, body))
+            answer = yield from self._read_and_served(call, route, frame, body, entries)
         finally:
             self._large_bytes -= len(frame)
+        self._let_go_later(call, entries)
+        return answer
 
     def _read_and_served(
-        self, call: Call, route: _Route, frame: memoryview, body: int
+        self, call: Call, route: _Route, frame: memoryview, body: int, entries: list[Any]
     ) -> "Steps[Promise[Any] | Staged]":
+        """`entries` keeps what the request consists of from being freed at once."""
         name = f"{ApiKey(call.api_key).camel_name}Request"
         connection = call.connection
         request, end = yield from decode_in_steps(name, call.version, frame, body, route.elements_max)
@@ -214,6 +218,7 @@ class Dispatcher:
             self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
         self.calls[call.api_key] += 1
         yield None
+        entries += entries_of(request)
         split = split_of(call.api_key, request)
         answer: Any
         if split is None:
@@ -248,7 +253,13 @@ class Dispatcher:
     def _encoded(self, call: Call, message: Any) -> "Steps[Any]":
         if message is None or type(message) is list:
             return message
-        return (yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message))
+        frame = yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message)
+        self._let_go_later(call, entries_of(message))
+        return frame
+
+    def _let_go_later(self, call: Call, entries: list[Any]) -> None:
+        if len(entries) > FREED_AT_ONCE:
+            self._slices.run(let_go(entries), partial(self.failed, call), starts_at_once=False)
 
     def _find_route(self, api_key: int, version: int, routes: _Routes) -> _Route | None:
         """Made when a version is first asked for; None for what this broker does not speak."""
