@@ -11,7 +11,17 @@ import sys
 import time
 from dataclasses import dataclass
 
-from tests.hostile.expensive import ENTRIES_MAX, TIME_MS, Cost, Expensive, Workbench, all_expensive
+from tests.hostile.expensive import (
+    ENTRIES_MAX,
+    FACTOR_MAX,
+    HOLD_NS_MAX,
+    TIME_MS,
+    Cost,
+    Expensive,
+    Workbench,
+    all_expensive,
+    produce_frame,
+)
 
 from fencepost.wire.batch import build_batch, read_header
 from fencepost.wire.catalog import ApiKey
@@ -22,15 +32,9 @@ from fencepost.wire.messages import (
     CreateTopicsRequest,
     ListTransactionsRequest,
     MetadataRequest,
-    ProduceRequest,
 )
 from fencepost.wire.records import convert_batch
 
-FREE_NS = 1_000_000
-FACTOR_MAX = 20
-HOLD_NS_MAX = 20_000_000
-BASELINE_REQUESTS = 300
-BASELINE_TRIES = 5
 # Entries within entries count too: half of them, or a third.
 SHARES = (1, 2, 3, 4)
 
@@ -47,13 +51,6 @@ class Line:
         return self.factor <= FACTOR_MAX and self.cost.longest_ns <= HOLD_NS_MAX
 
 
-def produce_frame(topic: str, batch: bytes) -> bytes:
-    data = ProduceRequest.TopicProduceData
-    part = data.PartitionProduceData(index=0, records=batch)
-    request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data(name=topic, partition_data=[part])])
-    return frame_of(ApiKey.PRODUCE, 9, request)
-
-
 def frame_of(api: ApiKey, version: int, message: object) -> bytes:
     return b"".join(request_frame(api, version, 1, "c", message))[4:]
 
@@ -62,15 +59,6 @@ def packed(count: int, codec: Codec = Codec.ZSTD, value: bytes = b"v") -> bytes:
     """Many records of the same key: few bytes."""
     plain = build_batch([(TIME_MS, b"k", value, ()) for _ in range(count)])
     return bytes(convert_batch(plain, read_header(plain), codec, 1 << 30))
-
-
-def baseline_ns_per_byte(bench: Workbench) -> float:
-    frame = produce_frame("topic-0", bytes(build_batch([(TIME_MS, None, bytes(1024 - 80), ())])))
-    tries = []
-    for _ in range(BASELINE_TRIES):
-        costs = [bench.cost(frame, collects=False) for _ in range(BASELINE_REQUESTS)]
-        tries.append(sum(cost.total_ns for cost in costs) / sum(c.received_bytes + c.sent_bytes for c in costs))
-    return min(tries)
 
 
 def tagged_frame(count: int) -> bytes:
@@ -117,13 +105,12 @@ def measured(name: str, frame: bytes, bench: Workbench, baseline: float, tries: 
     costs = [bench.cost(frame) for _ in range(tries)]
     best = min(costs, key=lambda cost: cost.total_ns)
     best.longest_ns = min(cost.longest_ns for cost in costs)
-    beyond_ns = max(0, best.total_ns - FREE_NS)
-    return Line(name, best, beyond_ns / (best.received_bytes + best.sent_bytes) / baseline)
+    return Line(name, best, best.factor(baseline))
 
 
 def lines(options: argparse.Namespace) -> tuple[float, list[Line]]:
     bench = Workbench()
-    baseline = baseline_ns_per_byte(bench)
+    baseline = bench.baseline_ns_per_byte()
     made = []
     for case in all_expensive(every_version=options.every_version):
         if options.rows not in str(case):

@@ -1,3 +1,3 @@
 """What is fuzzed: modules here with `run` and `first_inputs`."""
 
-TARGETS = ("requests", "files", "records")
+TARGETS = ("requests", "files", "records", "costs")

@@ -22,6 +22,7 @@ from fencepost.wire.framing import request_frame
 from fencepost.wire.messages import (
     InitProducerIdRequest,
     OffsetCommitRequest,
+    ProduceRequest,
     message_class,
     schema_of,
     snake_case,
@@ -33,6 +34,13 @@ WIDE_PARTITIONS = 500
 GROUPS = 300
 TRANSACTIONS = 300
 TIME_MS = 1_700_000_000_000
+# The rule: a request may use so much processor time for free; beyond that its time for each byte received and sent may
+# be so many times that of Produce with 1 KiB batches, and none may hold the broker up for longer in one go.
+FREE_NS = 1_000_000
+FACTOR_MAX = 20
+HOLD_NS_MAX = 20_000_000
+BASELINE_REQUESTS = 300
+BASELINE_TRIES = 5
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint16", "uint32")
 # Fields that a request must have right to get any further.
 _FIXED_VALUES = {
@@ -226,9 +234,17 @@ class Cost:
         self.longest_ns = max(self.longest_ns, taken_ns)
         self.turns += 1
 
-    @property
-    def ns_per_byte(self) -> float:
-        return self.total_ns / max(self.received_bytes + self.sent_bytes, 1)
+    def factor(self, baseline_ns_per_byte: float) -> float:
+        """Time beyond what is free for each byte, as a multiple of Produce's."""
+        beyond_ns = max(0, self.total_ns - FREE_NS)
+        return beyond_ns / (self.received_bytes + self.sent_bytes) / baseline_ns_per_byte
+
+
+def produce_frame(topic: str, batch: bytes) -> bytes:
+    data = ProduceRequest.TopicProduceData
+    part = data.PartitionProduceData(index=0, records=batch)
+    request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data(name=topic, partition_data=[part])])
+    return b"".join(request_frame(ApiKey.PRODUCE, 9, 1, "c", request))[4:]
 
 
 class Workbench:
@@ -293,11 +309,26 @@ class Workbench:
             if not scheduler.step(end_ms):
                 break
             cost.add(thread_time_ns() - started)
+        # What it leaves to be done now is its own, too.
+        now_ms = scheduler.clock.monotonic_ms()
+        started = thread_time_ns()
+        while scheduler.step(now_ms):
+            cost.add(thread_time_ns() - started)
+            started = thread_time_ns()
         cost.sent_bytes = sum(map(len, answered))
         cost.was_closed = bool(closed)
         if not closed:
             connection.closed()
         return cost
+
+    def baseline_ns_per_byte(self) -> float:
+        """What Produce with 1 KiB batches takes."""
+        frame = produce_frame("topic-0", bytes(build_batch([(TIME_MS, None, bytes(1024 - 80), ())])))
+        tries = []
+        for _ in range(BASELINE_TRIES):
+            costs = [self.cost(frame, collects=False) for _ in range(BASELINE_REQUESTS)]
+            tries.append(sum(cost.total_ns for cost in costs) / sum(c.received_bytes + c.sent_bytes for c in costs))
+        return min(tries)
 
     def stop(self) -> None:
         self.machine.stop()

@@ -142,3 +142,12 @@ def test_a_session_that_is_over_ends_at_the_next_request_and_a_renewed_one_does_
     renewed.send(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
     assert "session" in late.closed
     assert not renewed.closed
+
+
+def test_a_session_with_an_end_may_ask_for_as_much_as_one_without(machine: SimulatedNode) -> None:
+    client = Client(machine)
+    client.log_in()
+    asked = [MetadataRequest.MetadataRequestTopic(name=f"topic-{number}") for number in range(1_500)]
+    client.send(ApiKey.METADATA, 12, MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+    machine.scheduler.run_for(1_000)
+    assert not client.closed

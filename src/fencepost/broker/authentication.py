@@ -42,6 +42,10 @@ class Authentication:
     def mechanisms(self) -> list[str]:
         return list(self._sasl.mechanisms)
 
+    @property
+    def is_stranger(self) -> bool:
+        return not self._sasl.is_authenticated
+
     def takes(self, frame: memoryview) -> bool:
         """Whether a request was dealt with here and goes no further."""
         if self._sasl.state is State.AUTHENTICATE_BARE:

@@ -7,6 +7,7 @@ bounded file of JSON lines, unsynced: an explanation is worth a lot, but not a s
 
 import enum
 from collections import OrderedDict, deque
+from operator import itemgetter
 from typing import Any
 
 from fencepost.broker.events import event_fields
@@ -16,6 +17,8 @@ from fencepost.ports import Clock, Disk, File
 JOURNAL_NAME = "cause-journal.jsonl"
 ENTRIES_PER_ID_MAX = 32
 IDS_MAX = 10_000
+_Remembered = tuple[int, bytes]
+"""When it happened, and its line as it is in the file, which is begun anew from these."""
 
 
 class CauseJournal:
@@ -26,14 +29,14 @@ class CauseJournal:
         self._max_bytes = max_bytes
         self._file: File | None = None
         self._end = 0
-        self._by_id: OrderedDict[str, deque[dict[str, Any]]] = OrderedDict()
+        self._by_id: OrderedDict[str, deque[_Remembered]] = OrderedDict()
 
     def load(self) -> None:
         if self._disk.exists(self._path):
             for line in self._disk.read_bytes(self._path).splitlines():
                 try:
                     entry = decode_line(line, "event")
-                    self._remember(entry["transactional_id"], entry)
+                    self._remember(entry["transactional_id"], int(entry.get("time_ms", 0)), encode_line(entry))
                 except (ValueError, KeyError, TypeError):
                     continue  # torn by a crash or damaged: the rest is still worth reading
         self._rewrite()
@@ -45,24 +48,22 @@ class CauseJournal:
 
     def of(self, transactional_id: str) -> list[dict[str, Any]]:
         """What happened to an id, oldest first."""
-        return list(self._by_id.get(transactional_id, ()))
+        return [_decoded(line) for _, line in self._by_id.get(transactional_id, ())]
 
     def recent(self, limit: int) -> list[dict[str, Any]]:
         """The last of all ids, oldest first."""
-        entries = sorted(
-            (entry for several in self._by_id.values() for entry in several),
-            key=lambda entry: int(entry.get("time_ms", 0)),
-        )
-        return entries[-limit:]
+        remembered = sorted((each for several in self._by_id.values() for each in several), key=itemgetter(0))
+        return [_decoded(line) for _, line in remembered[-limit:]]
 
     def on_event(self, event: object) -> None:
         transactional_id = getattr(event, "transactional_id", None)
         if transactional_id is None or self._file is None:
             return
-        entry = {"event": type(event).__name__, "time_ms": self._clock.wall_ms()}
+        now_ms = self._clock.wall_ms()
+        entry = {"event": type(event).__name__, "time_ms": now_ms}
         entry.update((name, _plain(value)) for name, value in event_fields(event).items())
-        self._remember(transactional_id, entry)
         line = encode_line(entry)
+        self._remember(transactional_id, now_ms, line)
         try:
             if self._end + len(line) > self._max_bytes:
                 self._rewrite()
@@ -72,13 +73,13 @@ class CauseJournal:
         except OSError:
             pass  # a full or failed disk is told elsewhere; what is in memory can still be asked for
 
-    def _remember(self, transactional_id: str, entry: dict[str, Any]) -> None:
+    def _remember(self, transactional_id: str, time_ms: int, line: bytes) -> None:
         entries = self._by_id.get(transactional_id)
         if entries is None:
             entries = self._by_id[transactional_id] = deque(maxlen=ENTRIES_PER_ID_MAX)
             if len(self._by_id) > IDS_MAX:
                 self._by_id.popitem(last=False)
-        entries.append(entry)
+        entries.append((time_ms, line))
         self._by_id.move_to_end(transactional_id)
 
     def _rewrite(self) -> None:
@@ -87,7 +88,7 @@ class CauseJournal:
         lines: deque[bytes] = deque()
         size = 0
         for entries in reversed(self._by_id.values()):
-            block = b"".join(map(encode_line, entries))
+            block = b"".join([line for _, line in entries])
             size += len(block)
             if size > self._max_bytes // 2:
                 break
@@ -95,6 +96,10 @@ class CauseJournal:
         self._disk.write_bytes(self._path, b"".join(lines))
         self._file = self._disk.open(self._path)
         self._end = self._file.size()
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    return decode_line(line, "event")
 
 
 def _plain(value: object) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from fencepost.broker.security.access import Access
 from fencepost.broker.security.principal import ANONYMOUS, Principal
@@ -29,6 +29,10 @@ _PRODUCE = ApiKey.PRODUCE.value
 class Guard(Protocol):
     """Stands before the dispatcher while a connection is not, or not for ever, trusted."""
 
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has not said who it is."""
+
     def takes(self, frame: memoryview) -> bool:
         """Whether a request was dealt with and goes no further."""
 
@@ -44,10 +48,17 @@ class Call:
     client_id: str | None
     access: Access | None = None
     """Whose rights the handler itself has to look at, where that cannot be done before."""
+    is_large: ClassVar[bool] = False
+    """Whether it was read in slices, and is to be served so."""
 
     @property
     def client_host(self) -> str:
         return self.connection.peer_host
+
+
+class LargeCall(Call):
+    __slots__ = ()
+    is_large = True
 
 
 class Staged(NamedTuple):

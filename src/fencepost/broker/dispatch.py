@@ -11,9 +11,9 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.broker.connection import Call, Connection, Staged
+from fencepost.broker.connection import Call, Connection, LargeCall, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
-from fencepost.broker.slices import Steps
+from fencepost.broker.slices import FREED_AT_ONCE, Steps, entries_of, let_go
 from fencepost.broker.splitting import serve_in_parts, split_of
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
@@ -76,8 +76,12 @@ class _Route(NamedTuple):
     has_header_tags: bool
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
     bytes_max: int
-    """A larger one is read in slices, and so is one with more entries than the next."""
+    """A larger one is read in slices, and so is a Produce with more entries than the next."""
+    elements_at_once_max: int
     elements_max: int
+
+
+_Routes = dict[tuple[int, int], _Route]
 
 
 class Dispatcher:
@@ -87,7 +91,8 @@ class Dispatcher:
         self._slices = node.slices
         self._elements_max = node.config.request_elements_max
         self._handlers = {int(key): handler for key, handler in handlers.items()}
-        self._routes: dict[tuple[int, int], _Route] = {}
+        self._routes: _Routes = {}
+        self._strangers_routes: _Routes = {}
         self.calls = dict.fromkeys(self._handlers, 0)
         self.calls_with_trailing_bytes = dict.fromkeys(self._handlers, 0)
         self._large_bytes = 0
@@ -97,53 +102,59 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
-        node = self._node
-        if connection.guard is not None and connection.guard.takes(frame):
-            return
-        if len(frame) < 8:
+        routes = self._routes
+        if connection.guard is not None:
+            if connection.guard.takes(frame):
+                return
+            if connection.guard.is_stranger:
+                routes = self._strangers_routes
+        size = len(frame)
+        if size < 8:
             self._malformed(connection, -1, -1, "request shorter than its header")
             return
         api_key, version = api = _API.unpack_from(frame)
-        route = self._routes.get(api) or self._find_route(api_key, version)
+        route = routes.get(api) or self._find_route(api_key, version, routes)
         if route is None:
             self._unsupported(connection, frame, api_key, version)
             return
-        function, pipelined, has_header_tags, decode, bytes_max, elements_max = route
+        function, pipelined, has_header_tags, decode, bytes_max, elements_max, _ = route
         try:
             correlation_id, client_id, body = read_known_header(frame, has_header_tags)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
-        call = Call(connection, api_key, version, correlation_id, client_id)
-        if len(frame) > bytes_max:
-            self._handle_large(call, route, frame, body)
+        if size > bytes_max:
+            self._handle_large(LargeCall(connection, api_key, version, correlation_id, client_id), route, frame, body)
             return
         try:
-            request, end = decode(frame, body, elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX)
+            request, end = decode(frame, body, elements_max)
         except MalformedMessage as error:
-            if api_key == ApiKey.PRODUCE and len(frame) > LARGE_PRODUCE_ENTRIES:
+            if api_key == ApiKey.PRODUCE and size > LARGE_PRODUCE_ENTRIES:
                 # It may be large rather than malformed: read in slices it is found out.
-                self._handle_large(call, route, frame, body)
+                large = LargeCall(connection, api_key, version, correlation_id, client_id)
+                self._handle_large(large, route, frame, body)
             else:
                 self._malformed(connection, api_key, version, str(error))
             return
-        if end != len(frame):
-            self._ignore_trailing_bytes(connection, api_key, version, client_id, len(frame) - end)
+        if end != size:
+            self._ignore_trailing_bytes(connection, api_key, version, client_id, size - end)
         self.calls[api_key] += 1
+        call = Call(connection, api_key, version, correlation_id, client_id)
         try:
-            answer = function(node, call, request)
+            answer = function(self._node, call, request)
         except MalformedMessage as error:
             self._malformed(connection, api_key, version, str(error))
             return
         except Exception as error:
             self.failed(call, error)
             return
-        if type(answer) is Promise:
+        kind = type(answer)
+        if kind is Promise:
             connection.park(call, answer, gate=None if pipelined else answer)
-        elif type(answer) is GeneratorType:
-            self._in_slices(call, self._served(call, pipelined, answer))
-        elif type(answer) is Staged:
+        elif kind is Staged:
             connection.park(call, answer.answer, gate=answer.appended)
+        elif kind is GeneratorType:
+            self._in_slices(call, self._served(call, pipelined, answer))
         else:
             connection.answer(call, answer)
 
@@ -188,22 +199,26 @@ class Dispatcher:
 
     def _served_large(self, call: Call, route: _Route, frame: memoryview, body: int) -> "Steps[Promise[Any] | Staged]":
         self._large_bytes += len(frame)
+        entries: list[Any] = []
         try:
-            return (yield from self._read_and_served(call, route, frame, body))
+            answer = yield from self._read_and_served(call, route, frame, body, entries)
         finally:
             self._large_bytes -= len(frame)
+        self._let_go_later(call, entries)
+        return answer
 
     def _read_and_served(
-        self, call: Call, route: _Route, frame: memoryview, body: int
+        self, call: Call, route: _Route, frame: memoryview, body: int, entries: list[Any]
     ) -> "Steps[Promise[Any] | Staged]":
+        """`entries` keeps what the request consists of from being freed at once."""
         name = f"{ApiKey(call.api_key).camel_name}Request"
         connection = call.connection
-        elements_max = self._elements_max if connection.guard is None else STRANGERS_ELEMENTS_MAX
-        request, end = yield from decode_in_steps(name, call.version, frame, body, elements_max)
+        request, end = yield from decode_in_steps(name, call.version, frame, body, route.elements_max)
         if end != len(frame):
             self._ignore_trailing_bytes(connection, call.api_key, call.version, call.client_id, len(frame) - end)
         self.calls[call.api_key] += 1
         yield None
+        entries += entries_of(request)
         split = split_of(call.api_key, request)
         answer: Any
         if split is None:
@@ -238,9 +253,15 @@ class Dispatcher:
     def _encoded(self, call: Call, message: Any) -> "Steps[Any]":
         if message is None or type(message) is list:
             return message
-        return (yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message))
+        frame = yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message)
+        self._let_go_later(call, entries_of(message))
+        return frame
 
-    def _find_route(self, api_key: int, version: int) -> _Route | None:
+    def _let_go_later(self, call: Call, entries: list[Any]) -> None:
+        if len(entries) > FREED_AT_ONCE:
+            self._slices.run(let_go(entries), partial(self.failed, call), starts_at_once=False)
+
+    def _find_route(self, api_key: int, version: int, routes: _Routes) -> _Route | None:
         """Made when a version is first asked for; None for what this broker does not speak."""
         handler = self._handlers.get(api_key)
         if handler is None:
@@ -250,11 +271,13 @@ class Dispatcher:
         if not low <= version <= high:
             return None
         decode = prefix_decoder(f"{key.camel_name}Request", version)
-        limits = (LARGE_REQUEST_BYTES, self._elements_max)
-        if key is ApiKey.PRODUCE:
-            limits = (self._node.config.socket_request_max_bytes, LARGE_PRODUCE_ENTRIES)
+        limits = (LARGE_REQUEST_BYTES, self._elements_max, self._elements_max)
+        if routes is self._strangers_routes:
+            limits = (LARGE_REQUEST_BYTES, STRANGERS_ELEMENTS_MAX, STRANGERS_ELEMENTS_MAX)
+        elif key is ApiKey.PRODUCE:
+            limits = (self._node.config.socket_request_max_bytes, LARGE_PRODUCE_ENTRIES, self._elements_max)
         route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode, *limits)
-        self._routes[api_key, version] = route
+        routes[api_key, version] = route
         return route
 
     def _unsupported(self, connection: Connection, frame: memoryview, api_key: int, version: int) -> None:

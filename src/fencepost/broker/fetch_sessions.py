@@ -73,7 +73,9 @@ class FetchSessions:
         `wanted` is what `wanted_of` makes of the request, from whoever has done that already."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if wanted is None:
-            wanted = [each for topic in request.topics for each in _wanted_of(topic, topic.partitions, uses_topic_ids)]
+            wanted = []
+            for asked in request.topics:
+                wanted += _wanted_of(asked, asked.partitions, uses_topic_ids)
         epoch, session_id = request.session_epoch, request.session_id
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._forget(session_id)

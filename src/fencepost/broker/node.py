@@ -271,8 +271,11 @@ class Node:
 
     def answer_max_bytes(self) -> int:
         """What one fetch may return now: less the more others leave unread, so that there is room for all of them."""
-        left = self.config.response_buffers_max_bytes - self.unread_bytes
-        return min(self.config.fetch_max_bytes, max(left // ANSWER_SHARE, ANSWER_BYTES_MIN))
+        config = self.config
+        share = (config.response_buffers_max_bytes - self.unread_bytes) // ANSWER_SHARE
+        if share < ANSWER_BYTES_MIN:
+            share = ANSWER_BYTES_MIN
+        return share if share < config.fetch_max_bytes else config.fetch_max_bytes
 
     # Partitions
 

@@ -20,6 +20,8 @@ Steps = Generator[Promise[Any] | None, None, T]
 SLICE_NS = 250_000
 # So many pieces of work take turns; whatever comes on top of them is begun when one is done.
 ACTIVE_MAX = 8
+# So many entries of a message are freed in one step.
+FREED_AT_ONCE = 256
 
 
 class _Work:
@@ -110,6 +112,25 @@ class Slices:
         except StopIteration as stop:
             work.result.resolve(stop.value)
             return True
+
+
+def entries_of(message: Any) -> list[Any]:
+    """What a large message consists of, to be let go of in slices: all at once would hold everybody up."""
+    entries: list[Any] = []
+    lists = [value for name in getattr(type(message), "__slots__", ()) if type(value := getattr(message, name)) is list]
+    for values in lists:
+        entries += values
+        if len(values) <= FREED_AT_ONCE:
+            for value in values:
+                entries += entries_of(value)
+    return entries
+
+
+def let_go(entries: list[Any]) -> Steps[None]:
+    """Frees what nobody else holds."""
+    while entries:
+        yield None
+        del entries[-FREED_AT_ONCE:]
 
 
 def finished(steps: Steps[T]) -> T:

@@ -30,6 +30,8 @@ class PackedStructs:
         return len(self.data) // self.size
 
     def with_empty_tags(self) -> bytearray:
+        if not self.data:
+            return self.data
         padded = bytearray(len(self.data) + len(self))
         for place in range(self.size):
             padded[place :: self.size + 1] = self.data[place :: self.size]

@@ -136,6 +136,8 @@ def test_tagged_fields_are_counted_like_entries(machine: SimulatedNode, is_stran
     limit = STRANGERS_ELEMENTS_MAX if is_stranger else machine.node.config.request_elements_max
 
     class Stranger:
+        is_stranger = True
+
         def takes(self, frame: memoryview) -> bool:
             return False
 

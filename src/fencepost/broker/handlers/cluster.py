@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    updates = list({update.feature: update for update in request.feature_updates}.values())
-    errors = [_feature_error(node, call, update) for update in updates]
+def update_features(node: "Node", call: Call, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
+    by_feature: dict[str, UpdateFeaturesRequest.FeatureUpdateKey] = {}
+    for update in request.feature_updates:
+        yield None
+        by_feature[update.feature] = update
+    updates = list(by_feature.values())
+    errors: list[tuple[ErrorCode, str | None]] = []
+    for update in updates:
+        yield None
+        errors.append(_feature_error(node, call, update))
     has_error = any(code for code, _ in errors)
     if not has_error and not request.validate_only:
         for at, update in enumerate(updates):
@@ -70,7 +78,7 @@ def _feature_error(
     return ErrorCode.NONE, None
 
 
-def describe_log_dirs(node: "Node", call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(node: "Node", call: Call, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     result = DescribeLogDirsResponse.DescribeLogDirsResult
     topic_result = result.DescribeLogDirsTopic
     if request.topics is None:
@@ -80,13 +88,12 @@ def describe_log_dirs(node: "Node", call: Call, request: DescribeLogDirsRequest)
     topics = []
     for name, indexes in wanted.items():
         partitions = node.partitions.get(name, [])
-        sizes = [
-            topic_result.DescribeLogDirsPartition(
-                partition_index=index, partition_size=partitions[index].log.size_bytes
-            )
-            for index in indexes
-            if 0 <= index < len(partitions)
-        ]
+        sizes = []
+        for index in indexes:
+            yield None
+            if 0 <= index < len(partitions):
+                size_bytes = partitions[index].log.size_bytes
+                sizes.append(topic_result.DescribeLogDirsPartition(partition_index=index, partition_size=size_bytes))
         if sizes:
             topics.append(topic_result(name=name, partitions=sizes))
     total, usable = node.disk_space()

@@ -85,7 +85,7 @@ def describe_configs(node: "Node", call: Call, request: DescribeConfigsRequest) 
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
-        wanted = resource.configuration_keys
+        wanted = frozenset(resource.configuration_keys or ())
         result.configs = [config for config in configs if not wanted or config.name in wanted]
         for config in result.configs:
             if not request.include_synonyms:

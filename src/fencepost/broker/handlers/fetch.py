@@ -3,7 +3,7 @@
 Sessions from v7, leader epochs from v9, diverging epochs from v12, topic ids instead of names from v13.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -45,11 +45,8 @@ _NO_RECORDS = bytes(HEADER_BYTES - RECORD_COUNT_POSITION)
 def fetch(
     node: "Node", call: Call, request: FetchRequest
 ) -> FetchResponse | Promise[FetchResponse] | Steps[FetchResponse | Promise[FetchResponse]]:
-    partitions = 0
-    for topic in request.topics:
-        partitions += len(topic.partitions)
-        if partitions > PARTITIONS_AT_ONCE:
-            return _fetch_many(node, call, request)
+    if call.is_large:
+        return _fetch_many(node, call, request)
     try:
         session = node.fetch_sessions.resolve(request, call.version)
     except KafkaError as error:
@@ -58,7 +55,9 @@ def fetch(
     if len(session.partitions) > PARTITIONS_AT_ONCE:
         return _read_many(attempt)
     attempt.read()
-    return attempt.response() if attempt.is_enough() else _ParkedFetch(attempt).promise
+    if attempt.size >= request.min_bytes or attempt.is_enough():
+        return attempt.response()
+    return _ParkedFetch(attempt).promise
 
 
 def _fetch_many(node: "Node", call: Call, request: FetchRequest) -> Steps[FetchResponse | Promise[FetchResponse]]:
@@ -87,8 +86,6 @@ class _Attempt:
         self.access = call.access
         self.request = request
         self.session = session
-        self.results: list[tuple[Wanted, _PartitionData]] = []
-        self.size = 0
         self.is_final = False
         """An error or a divergence must be told at once."""
 
@@ -99,9 +96,7 @@ class _Attempt:
         return not may_wait or self.size >= request.min_bytes or not self.node.may_park()
 
     def read(self) -> None:
-        left = self._begin()
-        for wanted in self.session.partitions.values():
-            left = self._take(wanted, left)
+        self._take(self.session.partitions.values(), self._begin())
 
     def reading(self) -> Steps[None]:
         """The same in slices."""
@@ -109,21 +104,25 @@ class _Attempt:
         # Another connection may change the session meanwhile.
         for wanted in list(self.session.partitions.values()):
             yield None
-            left = self._take(wanted, left)
+            left = self._take((wanted,), left)
 
     def _begin(self) -> int:
         """How many bytes may be read."""
-        self.results = []
+        self.results: list[tuple[Wanted, _PartitionData]] = []
         self.size = 0
-        return min(self.request.max_bytes, self.node.answer_max_bytes())
+        max_bytes, answer_max_bytes = self.request.max_bytes, self.node.answer_max_bytes()
+        return max_bytes if max_bytes < answer_max_bytes else answer_max_bytes
 
-    def _take(self, wanted: Wanted, left: int) -> int:
-        """Read one partition; how many bytes are left."""
-        data = self._read_partition(wanted, left)
-        size = len(data.records or b"")
-        self.size += size
-        self.results.append((wanted, data))
-        return max(0, left - size)
+    def _take(self, some: Iterable[Wanted], left: int) -> int:
+        """Read some partitions; how many bytes are left."""
+        for wanted in some:
+            data = self._read_partition(wanted, left)
+            if data.records:
+                size = len(data.records)
+                self.size += size
+                left = left - size if left > size else 0
+            self.results.append((wanted, data))
+        return left
 
     def _read_partition(self, wanted: Wanted, left: int) -> _PartitionData:
         data = _PartitionData(partition_index=wanted.index, high_watermark=-1, records=b"")
@@ -136,12 +135,15 @@ class _Attempt:
                 return data
             is_committed = self.request.isolation_level == READ_COMMITTED
             upper = partition_log.last_stable_offset if is_committed else partition_log.high_watermark
-            max_bytes, at_least_one_batch = min(left, wanted.max_bytes), self.size == 0
+            max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
+            at_least_one_batch = self.size == 0
             found = partition_log.read(
                 wanted.fetch_offset, max_bytes, upper_bound=upper, at_least_one_batch=at_least_one_batch
             )
-            if found.records[RECORD_COUNT_POSITION:HEADER_BYTES] == _NO_RECORDS:
+            records = found.records
+            if records and not records[HEADER_BYTES - 1] and records[RECORD_COUNT_POSITION:HEADER_BYTES] == _NO_RECORDS:
                 found = _past_empty_batches(partition_log, found, max_bytes, upper, at_least_one_batch)
+                records = found.records
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 self.node.damage_found(partition.topic, partition.index, error)
@@ -151,7 +153,7 @@ class _Attempt:
         data.high_watermark = partition_log.high_watermark
         data.last_stable_offset = partition_log.last_stable_offset
         data.log_start_offset = partition_log.log_start_offset
-        data.records = found.records
+        data.records = records
         if is_committed:
             aborted = partition_log.packed_aborted_transactions(wanted.fetch_offset, found.next_offset)
             data.aborted_transactions = PackedStructs(aborted, PACKED_BYTES)  # type: ignore[assignment]

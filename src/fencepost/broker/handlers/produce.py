@@ -61,6 +61,7 @@ SMALL_PAYLOAD_BYTES = 262_144
 
 _Batch = tuple[Partition | KafkaError, BatchHeader | None]
 """The partition it goes to, or why there is none, and its header if all of that is there."""
+_WholeBatch = tuple[Partition | KafkaError, BatchHeader]
 Verdicts = dict[TopicPartition, KafkaError | VerificationGuard]
 """Per partition: refused, or the guard to append with."""
 _Opened = dict[int, BatchHeader | KafkaError]
@@ -73,20 +74,27 @@ def produce(
     node: Node, call: Call, request: ProduceRequest
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     batches = _batches(node, call, request)
+    transactional: list[_WholeBatch] = []
     for partition, header in batches:
-        if header is not None and _is_opened_before(partition, header):
+        if header is None:
+            continue
+        attributes = header.attributes
+        is_long = attributes & COMPRESSION_MASK or header.record_count > OPENED_RECORDS_MIN
+        if is_long and _is_opened_before(partition, header):
             return _produce_opened(node, call, request)  # type: ignore[return-value]
-    return _produce(node, call, request, batches)
+        if attributes & TRANSACTIONAL_MASK:
+            transactional.append((partition, header))
+    return _produce(node, call, request, batches, transactional)
 
 
 def _produce(
-    node: Node, call: Call, request: ProduceRequest, batches: list[_Batch], opened: _Opened | None = None
+    node: Node,
+    call: Call,
+    request: ProduceRequest,
+    batches: list[_Batch],
+    transactional: list[_WholeBatch],
+    opened: _Opened | None = None,
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
-    transactional = [
-        (partition, header)
-        for partition, header in batches
-        if header is not None and header.attributes & TRANSACTIONAL_MASK
-    ]
     if request.transactional_id is None:
         if transactional:
             return refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -104,12 +112,11 @@ def _produce(
 
 
 def _is_opened_before(partition: Partition | KafkaError, header: BatchHeader) -> bool:
-    """Whether a batch may take long to open, so that it is done before the append."""
-    if isinstance(partition, KafkaError) or not needs_opening(partition.log.config):
+    """Whether a batch that may take long to open has to be opened, so that it is done before the append."""
+    if isinstance(partition, KafkaError):
         return False
-    if not header.attributes & COMPRESSION_MASK and header.record_count <= OPENED_RECORDS_MIN:
-        return False
-    return opens_records(header, partition.log.config)
+    config = partition.log.config
+    return needs_opening(config) and opens_records(header, config)
 
 
 def _produce_opened(
@@ -121,7 +128,11 @@ def _produce_opened(
     left_bytes, left_records = node.config.decompressed_batch_max_bytes, node.config.opened_records_max
     parts = [data for topic in request.topic_data for data in topic.partition_data]
     for data, (partition, header) in zip(parts, _batches(node, call, request), strict=True):
-        if header is None or isinstance(partition, KafkaError) or not _is_opened_before(partition, header):
+        if header is None or isinstance(partition, KafkaError):
+            continue
+        if not header.attributes & COMPRESSION_MASK and header.record_count <= OPENED_RECORDS_MIN:
+            continue
+        if not _is_opened_before(partition, header):
             continue
         try:
             assert data.records is not None
@@ -133,7 +144,10 @@ def _produce_opened(
         except KafkaError as error:
             data.records, opened[id(data)] = None, error
     # Looked up anew: a topic may have been deleted meanwhile, and made again.
-    return _produce(node, call, request, _batches(node, call, request, opened), opened)
+    batches = _batches(node, call, request, opened)
+    whole = [(partition, header) for partition, header in batches if header is not None]
+    transactional = [batch for batch in whole if batch[1].attributes & TRANSACTIONAL_MASK]
+    return _produce(node, call, request, batches, transactional, opened)
 
 
 def _open(
@@ -271,7 +285,7 @@ def _append(
 
 
 def _begin_verification(
-    node: Node, call: Call, transactional_id: str, transactional: list[tuple[Partition | KafkaError, BatchHeader]]
+    node: Node, call: Call, transactional_id: str, transactional: list[_WholeBatch]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
     """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -29,13 +30,14 @@ DIRECTORY_NAME_CHARACTERS_MAX = 255
 
 def alter_partition_reassignments(
     node: "Node", call: Call, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
+            yield None
             answer = _Partition(partition_index=wanted.partition_index, error_message=None)
             answers.append(answer)
             try:
@@ -62,21 +64,24 @@ def _check_reassignment(node: "Node", topic: str, index: int, replicas: list[int
 
 def alter_replica_log_dirs(
     node: "Node", call: Call, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+) -> Steps[AlterReplicaLogDirsResponse]:
     # As in Kafka, the last word about a partition counts.
-    wanted = {
-        (topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+    wanted: dict[tuple[str, int], str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                yield None
+                wanted[topic.name, index] = directory.path
     topic_result = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
     partition_result = topic_result.AlterReplicaLogDirPartitionResult
     results: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
-    for (topic, index), path in wanted.items():
-        result = results.setdefault(topic, topic_result(topic_name=topic, partitions=[]))
+    for (name, index), path in wanted.items():
+        yield None
+        result = results.get(name)
+        if result is None:
+            result = results[name] = topic_result(topic_name=name, partitions=[])
         result.partitions.append(
-            partition_result(partition_index=index, error_code=_move_error(node, topic, index, path))
+            partition_result(partition_index=index, error_code=_move_error(node, name, index, path))
         )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 

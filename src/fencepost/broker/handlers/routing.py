@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.connection import Call
 from fencepost.broker.coordinator_host import CoordinatorHost
 from fencepost.broker.dispatch import Handler
+from fencepost.broker.slices import Steps
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.ghosts import DropConnection
 from fencepost.promise import Promise
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 # A named tuple's own constructor is a Python function; this one is made with every call.
 _new_tuple = tuple.__new__
 Method = Callable[[Any, Any, int, Caller, Now], Promise[Any]]
+MethodInSteps = Callable[[Any, Any, int, Caller, Now], Steps[Any]]
 
 
 def caller_of(call: Call) -> Caller:
@@ -36,11 +38,18 @@ def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, *, p
     return Handler(handle, pipelined)
 
 
-def routed_or_dropped(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> Handler:
-    """The same, for calls that a ghost may send: those get no answer, and their connection ends."""
+def routed_or_dropped(
+    host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, in_steps: MethodInSteps | None = None
+) -> Handler:
+    """The same, for calls that a ghost may send: those get no answer, and their connection ends.
+
+    `in_steps` is the method for large requests, where they may take long."""
 
     def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)
+        if in_steps is not None and call.is_large:
+            steps = in_steps(host.coordinator, request, call.version, caller_of(call), host.now())
+            return _sliced_unless_dropped(call, steps)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
         if answer.done:
             message = answer.value
@@ -49,6 +58,11 @@ def routed_or_dropped(host_of: Callable[[Node], CoordinatorHost[Any]], method: M
         return _unless_dropped(call, answer)
 
     return Handler(handle)
+
+
+def _sliced_unless_dropped(call: Call, steps: Steps[Any]) -> Steps[Any]:
+    message = yield from steps
+    return _unless_dropped(call, Promise.resolved(message)) if type(message) is DropConnection else message
 
 
 def _unless_dropped(call: Call, answer: Promise[Any]) -> Promise[Any]:

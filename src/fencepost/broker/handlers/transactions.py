@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # From these versions on a client knows TRANSACTION_ABORTABLE, and has partitions added for it.
 ABORTABLE_VERSION = 4
 ADDING_VERSION = 5
+# So many markers of one request may wait to be durable at a time.
+PENDING_MARKERS_MAX = 1_000
 
 _TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PartitionAnswer = _TopicAnswer.TxnOffsetCommitResponsePartition
@@ -128,12 +130,15 @@ def write_txn_markers(
     topic_result = _MarkerResult.WritableTxnMarkerTopicResult
     partition_result = topic_result.WritableTxnMarkerPartitionResult
     left = 1
+    room: Promise[None] = Promise.resolved(None)
 
     def one_written(answer: _MarkerPartitionResult | None, error: ErrorCode) -> None:
         nonlocal left
         if answer is not None:
             answer.error_code = error
         left -= 1
+        if left <= PENDING_MARKERS_MAX and not room.done:
+            room.resolve(None)
         if not left:
             reply.resolve(response)
 
@@ -161,6 +166,10 @@ def write_txn_markers(
                     answer.error_code = ErrorCode.INVALID_REQUEST
                     continue
                 left += 1
+                if left > PENDING_MARKERS_MAX:
+                    # What is written together is answered together: not too much of it.
+                    room = Promise()
+                    yield room
                 written = lambda _, error, answer=answer: one_written(answer, error)  # noqa: E731
                 write_markers(node, (topic.name, index), [(order, written)], now_ms)
     one_written(None, ErrorCode.NONE)
@@ -175,7 +184,11 @@ def list_transactions(node: Node, call: Call, request: ListTransactionsRequest) 
 
 
 HANDLERS = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_partitions_to_txn),
+    ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(
+        _transactions,
+        TransactionCoordinator.add_partitions_to_txn,
+        TransactionCoordinator.add_partitions_to_txn_in_steps,
+    ),
     ApiKey.ADD_OFFSETS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn),
     ApiKey.END_TXN: routed_or_dropped(_transactions, TransactionCoordinator.end_txn),
     ApiKey.DESCRIBE_TRANSACTIONS: routed(_transactions, TransactionCoordinator.describe_transactions),

@@ -6,7 +6,8 @@ spoils the call. From version 4 brokers send it for many transactions at a time,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, TypeVar
 
 from fencepost.coordinators.context import Caller, Now, Topics
 from fencepost.coordinators.transactions.add import AddCall, Adds
@@ -33,6 +34,9 @@ PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 Errors = dict[TopicPartition, ErrorCode]
+T = TypeVar("T")
+Steps = Generator[Promise[Any] | None, None, T]
+TOPICS_PER_STEP = 64
 
 
 class AddRequests:
@@ -52,16 +56,7 @@ class AddRequests:
         if spoiled:
             results = _topic_results(topics, spoiled)
             return Promise.resolved(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
-        call = AddCall(
-            "AddPartitionsToTxn",
-            request.v3_and_below_transactional_id,
-            ProducerPair(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-            frozenset(_partitions(topics)),
-            PROTOCOL_1,
-            caller,
-            now.monotonic_ms + self._wait_ms,
-            is_guarded=True,
-        )
+        call = self._call_of_client(request, caller, now)
 
         def answer(error: ErrorCode | DropConnection) -> AddPartitionsToTxnResponse | DropConnection:
             if isinstance(error, DropConnection):
@@ -70,6 +65,44 @@ class AddRequests:
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
         return self._adds.add(call, now).map(answer)
+
+    def add_partitions_in_steps(
+        self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
+    ) -> Steps[AddPartitionsToTxnResponse | DropConnection | Promise[AddPartitionsToTxnResponse | DropConnection]]:
+        """The same for many topics. They are checked, and answered, a few at a time, and added at one go."""
+        if version >= BROKER_VERSION:
+            if all(len(transaction.topics) <= TOPICS_PER_STEP for transaction in request.transactions):
+                return self._add_for_brokers(request, version, caller, now)
+            asked = []
+            for transaction in request.transactions:
+                given = ProducerPair(transaction.producer_id, transaction.producer_epoch)
+                spoiled = yield from self._check_in_steps(transaction.topics, is_client=False)
+                if spoiled:
+                    asked.append((transaction, Promise[Errors].resolved(spoiled)))
+                    continue
+                partitions = _partitions(transaction.topics)
+                yield None
+                asked.append((transaction, self._add_checked(transaction, given, partitions, caller, now)))
+            results = []
+            for transaction, answer in asked:
+                if not answer.done:
+                    yield answer
+                topic_results = yield from _topic_results_in_steps(transaction.topics, answer.value)
+                results.append(
+                    TransactionResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+                )
+            return AddPartitionsToTxnResponse(results_by_transaction=results)
+        topics = request.v3_and_below_topics
+        errors = yield from self._check_in_steps(topics, is_client=True)
+        if not errors:
+            added = self._adds.add(self._call_of_client(request, caller, now), now)
+            if not added.done:
+                yield added
+            if isinstance(added.value, DropConnection):
+                return added.value
+            errors = everywhere(_partitions(topics), _for_version(added.value, version))
+        answers = yield from _topic_results_in_steps(topics, errors)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
 
     def add_offsets(
         self, request: AddOffsetsToTxnRequest, version: int, caller: Caller, now: Now
@@ -124,6 +157,16 @@ class AddRequests:
         spoiled = self._check_partitions(transaction.topics, is_client=False)
         if spoiled:
             return Promise.resolved(spoiled)
+        return self._add_checked(transaction, given, partitions, caller, now)
+
+    def _add_checked(
+        self,
+        transaction: RequestedTransaction,
+        given: ProducerPair,
+        partitions: list[TopicPartition],
+        caller: Caller,
+        now: Now,
+    ) -> Promise[Errors]:
         if transaction.verify_only:
             return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller))
         call = AddCall(
@@ -137,9 +180,38 @@ class AddRequests:
         )
         return self._adds.add(call, now).map(lambda error: everywhere(partitions, error))
 
+    def _call_of_client(self, request: AddPartitionsToTxnRequest, caller: Caller, now: Now) -> AddCall:
+        return AddCall(
+            "AddPartitionsToTxn",
+            request.v3_and_below_transactional_id,
+            ProducerPair(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            frozenset(_partitions(request.v3_and_below_topics)),
+            PROTOCOL_1,
+            caller,
+            now.monotonic_ms + self._wait_ms,
+            is_guarded=True,
+        )
+
     def _check_partitions(self, topics: list[RequestedTopic], *, is_client: bool) -> Errors | None:
         """All or nothing: with one bad partition none is added."""
         errors: Errors = {}
+        self._note_bad(topics, errors, is_client=is_client)
+        return _spoiled(topics, errors) if errors else None
+
+    def _check_in_steps(self, topics: list[RequestedTopic], *, is_client: bool) -> Steps[Errors | None]:
+        errors: Errors = {}
+        for some in _some_at_a_time(topics):
+            yield None
+            self._note_bad(some, errors, is_client=is_client)
+        if not errors:
+            return None
+        spoiled: Errors = {}
+        for some in _some_at_a_time(topics):
+            yield None
+            spoiled.update(_spoiled(some, errors))
+        return spoiled
+
+    def _note_bad(self, topics: list[RequestedTopic], errors: Errors, *, is_client: bool) -> None:
         for topic in topics:
             name = topic.name
             if is_client and name in _CLIENTS_MAY_NOT_ADD:
@@ -149,11 +221,15 @@ class AddRequests:
             for partition in topic.partitions:
                 if not 0 <= partition < partition_count:
                     errors[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not errors:
-            return None
-        return {
-            partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in _partitions(topics)
-        }
+
+
+def _spoiled(topics: list[RequestedTopic], errors: Errors) -> Errors:
+    return {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in _partitions(topics)}
+
+
+def _some_at_a_time(topics: list[RequestedTopic]) -> Iterator[list[RequestedTopic]]:
+    for start in range(0, len(topics), TOPICS_PER_STEP):
+        yield topics[start : start + TOPICS_PER_STEP]
 
 
 def everywhere(partitions: Iterable[TopicPartition], error: ErrorCode | DropConnection) -> Errors:
@@ -181,6 +257,14 @@ def _same_results(topics: Iterable[RequestedTopic], error: ErrorCode) -> list[To
         )
         for topic in topics
     ]
+
+
+def _topic_results_in_steps(topics: list[RequestedTopic], errors: Errors) -> Steps[list[TopicResult]]:
+    results: list[TopicResult] = []
+    for some in _some_at_a_time(topics):
+        yield None
+        results += _topic_results(some, errors)
+    return results
 
 
 def _topic_results(topics: Iterable[RequestedTopic], errors: Errors) -> list[TopicResult]:

@@ -6,6 +6,7 @@ came nearer. A promise of DropConnection means: close the connection and answer 
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable
+from typing import Any
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Caller, Now, Topics
@@ -130,6 +131,12 @@ class TransactionCoordinator:
         self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
     ) -> Promise[AddPartitionsToTxnResponse | DropConnection]:
         return self._add_requests.add_partitions(request, version, caller, now)
+
+    def add_partitions_to_txn_in_steps(
+        self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
+    ) -> Generator[Promise[Any] | None, None, Any]:
+        """The same for a large request; returns the answer or a promise of it."""
+        return self._add_requests.add_partitions_in_steps(request, version, caller, now)
 
     def add_offsets_to_txn(
         self, request: AddOffsetsToTxnRequest, version: int, caller: Caller, now: Now
