@@ -55,6 +55,7 @@ class Definition:
     registry: SchemaRegistry | None = None
     dead_letter: str | None = None
     output_mode: str = "append"
+    transaction_timeout_ms: int | None = None
 
     @property
     def topics(self) -> list[str]:
@@ -157,11 +158,13 @@ def pipeline(
     registry: SchemaRegistry | str | None = None,
     dead_letter: str | None = None,
     output_mode: str = "append",
+    transaction_timeout_ms: int | None = None,
 ) -> Callable[[Transform], Pipeline]:
     """Declare a pipeline over a function from the batch, a DataFrame, to a dict of DataFrames by topic.
 
     `name` is its identity: transactional id and consumer group. A function with a second parameter gets `once`, which
-    computes a frame a single time, so that a random column of it is the same in every output.
+    computes a frame a single time, so that a random column of it is the same in every output. `transaction_timeout_ms`
+    is how long a batch may take; readers wait that long for a driver that died, unless its successor comes earlier.
     """
     listed = [outputs] if isinstance(outputs, str) else list(outputs)
     definition = Definition(
@@ -173,6 +176,7 @@ def pipeline(
         registry=as_registry(registry),
         dead_letter=dead_letter,
         output_mode=output_mode,
+        transaction_timeout_ms=transaction_timeout_ms,
     )
     _check(definition)
     return lambda transform: Pipeline(definition, transform)

@@ -135,7 +135,7 @@ class Processor:
             name,
             bootstrap_servers=options.bootstrap_servers,
             kafka=options.kafka,
-            transaction_timeout_ms=options.transaction_timeout_ms,
+            transaction_timeout_ms=options.transaction_timeout_ms or self._pipeline.definition.transaction_timeout_ms,
             max_writers=options.max_writers,
             adopt=options.adopt,
             checkpoint=options.checkpoint,
@@ -144,7 +144,10 @@ class Processor:
                 frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
                 if frames:
                     opened.write(union(frames))
-        rows_out = opened.committed.record_count if opened.committed is not None else 0
+        rows_out: dict[str, int] = {}
+        if opened.committed is not None:
+            for where, count in opened.committed.records.items():
+                rows_out[where.topic] = rows_out.get(where.topic, 0) + count
         batch_states.leave(name, replayed=opened.replayed, rows_out=rows_out)
 
 
