@@ -437,10 +437,14 @@ def _create_topics(bootstrap_server: str, topics: list[str], partitions: int, ka
 
 def _write_sample(pipeline: "Pipeline", servers: str, kafka: dict[str, str], count: int) -> None:
     from fencepost.client.blocking import Producer
-    from fencepost.spark.testing import encoded_row
+    from fencepost.spark.testing import input_records
 
     assert pipeline.sample_row is not None
+    inputs = pipeline.definition.inputs
     with Producer(servers, **kafka) as producer:
         for number in range(count):
-            producer.send(pipeline.definition.sources[0], encoded_row(pipeline, pipeline.sample_row(number)))
+            made = pipeline.sample_row(number)
+            for name, row in made.items() if len(inputs) > 1 else [(next(iter(inputs)), made)]:
+                for record in input_records(pipeline, name, [row]):
+                    producer.send(record.topic, record.value, key=record.key)
         producer.flush()

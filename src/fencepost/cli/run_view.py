@@ -30,7 +30,7 @@ class View:
         self.batches, self.rows_in, self.rows_out, self.skipped = done[1:5]
 
     def starting(self, pipeline: "Pipeline", servers: str) -> None:
-        sources, topics = ", ".join(pipeline.definition.sources), ", ".join(pipeline.definition.topics)
+        sources, topics = ", ".join(pipeline.definition.read_from), ", ".join(pipeline.definition.topics)
         self._print(f"pipeline {pipeline.name}: {sources} -> {topics} on {servers}; starting Spark")
 
     def batch(self, progress: "Progress") -> None:
@@ -109,7 +109,7 @@ class JsonView(View):
             event="starting",
             pipeline=pipeline.name,
             bootstrap_servers=servers,
-            sources=list(definition.sources),
+            sources=definition.read_from,
             topics=definition.topics,
         )
 
