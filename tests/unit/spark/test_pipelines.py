@@ -1,5 +1,6 @@
 """Pipelines as far as they need no Spark: declarations, the gate between batches, progress, the audit."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -13,10 +14,11 @@ from fencepost.cli.run_again import delay_seconds
 from fencepost.spark import batch_states
 from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.pipelines import Output, pipeline
+from fencepost.spark.pipelines import Output, Source, pipeline
 from fencepost.spark.progress import progress_of
 from fencepost.spark.registry import SchemaRegistry, as_registry
 from fencepost.spark.running import cause, spark_is_lost
+from fencepost.spark.starting import starting_offsets
 
 
 def declared(**given: Any) -> Any:
@@ -49,6 +51,56 @@ def test_a_function_must_take_the_batch_and_perhaps_once() -> None:
     assert declared()(lambda batch, limit=3: batch).wants_once is False
     with pytest.raises(FencepostSparkError, match="takes 3 arguments"):
         declared()(lambda batch, once, more: batch)
+
+
+ORDERS = Source("orders", schema="id string")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"sources": {}}, "has no source"),
+        ({"sources": {"orders": ORDERS}, "schema": "id string"}, "what else is said of a source"),
+        ({"sources": {"my-orders": ORDERS}}, "'my-orders' cannot be the name"),
+        ({"sources": {"once": ORDERS}}, "'once' cannot be the name"),
+        ({"sources": {"orders": Source(schema="id string")}}, "one of topic and pattern is needed"),
+        ({"sources": {"orders": Source("orders", pattern="o.*")}}, "one of topic and pattern is needed"),
+        ({"sources": {"orders": Source(pattern="o(")}}, "is no regular expression"),
+        ({"sources": {"orders": Source(pattern="inv.*")}}, "matches invoices, which the pipeline writes"),
+        ({"sources": {"orders": ORDERS, "again": ORDERS}}, "reads orders twice"),
+        ({"sources": {"orders": ORDERS}, "sql": "SELECT * FROM {order}"}, "the SQL names {order}"),
+        ({"sources": {"orders": ORDERS}, "sql": {"x": "SELECT 1"}}, "has SQL for 'x'"),
+        ({"sources": {"orders": ORDERS}, "outputs": ["a", "b"], "sql": "SELECT 1"}, "several outputs and one SQL text"),
+        ({"sources": {"orders": ORDERS}, "stream_sql": "SELECT 1", "sql": "SELECT * FROM {orders}"}, "{orders}"),
+    ],
+)
+def test_sources_and_sql_that_cannot_be_are_refused_at_once(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(FencepostSparkError, match=re.escape(told)):
+        pipeline("shop", **{"outputs": ["invoices"], **given})
+
+
+def test_with_several_sources_parameters_are_their_names() -> None:
+    def declared_over(function: Any) -> Any:
+        sources = {"orders": ORDERS, "payments": Source("payments", schema="id string")}
+        return pipeline("shop", sources=sources, outputs=["invoices"])(function)
+
+    declared_over(lambda payments, once, orders: None).check_arguments()
+    with pytest.raises(FencepostSparkError, match=r"takes \(orders, other\).*rows of each source by name"):
+        declared_over(lambda orders, other: None).check_arguments()
+    with_step = declared_over(lambda rows, once: None)
+    with pytest.raises(FencepostSparkError, match=r"stream step of pipeline shop takes \(orders\)"):
+        with_step.stream(lambda orders: None)
+    with_step.stream(lambda orders, payments: None)
+    with_step.check_arguments()
+    assert with_step.wants_once
+
+
+def test_each_source_gets_its_part_of_the_starting_offsets() -> None:
+    given = '{"orders": {"0": 5}, "returns.eu": {"0": 7}}'
+    assert starting_offsets(given, ORDERS) == '{"orders": {"0": 5}}'
+    assert starting_offsets(given, Source(pattern="returns.*")) == '{"returns.eu": {"0": 7}}'
+    assert starting_offsets(given, Source("others")) == "earliest"
+    assert starting_offsets("latest", ORDERS) == "latest"
 
 
 def test_a_pipeline_is_still_the_function_it_was_made_from() -> None:
