@@ -1,5 +1,6 @@
 """The pipelines of docs/pipelines.md, word for word."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,13 @@ from tests.support.extras import require_arrow
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need PySpark 4.2")
 
+from fencepost.cli.demo_audit import read_all  # noqa: E402
+from fencepost.client.blocking import Admin, Producer  # noqa: E402
+from fencepost.client.values import NewTopic  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
+from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sink_scene import read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
 DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
@@ -105,3 +111,64 @@ def test_tombstones_pass(spark: Any) -> None:
         (b"1", b'{"name":"ADA"}'),
         (b"2", None),
     ]
+
+
+def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spark: Any, tmp_path: Path) -> None:
+    hub, paid, latest = shown("hub.py")["hub"], shown("paid.py")["paid"], shown("latest.py")["latest"]
+    with FencepostProcess() as broker:
+        servers = broker.bootstrap_servers
+        with Admin(servers) as admin:
+            for topic in (
+                "orders", "returns.eu", "returns.us", "bookings", "hub.dlq", "payments", "paid-orders", "paid.dlq",
+                "customers", "names",
+            ):  # fmt: skip
+                admin.create_topic(NewTopic(topic, 2))
+        with Producer(servers) as producer:
+            for number in range(6):
+                made = paid.sample_row(number)
+                producer.send("orders", json.dumps(made["orders"]).encode(), partition=number % 2)
+                producer.send("payments", json.dumps(made["payments"]).encode(), partition=number % 2)
+            for topic in ("returns.eu", "returns.us"):
+                producer.send(topic, b'{"order_id": "1"}')
+            producer.send("returns.us", b"nothing")
+            producer.send("payments", b"nothing")
+            producer.send("customers", b'{"name": "ada"}', key=b"1")
+            producer.send("customers", None, key=b"1")
+
+        observed: dict[str, Any] = {}
+
+        def run(pipeline: Any) -> list[Any]:
+            query = pipeline.start(
+                spark,
+                bootstrap_servers=servers,
+                checkpoint=str(tmp_path / pipeline.name),
+                trigger={"availableNow": True},
+            )
+            query.awaitTermination()
+            observed.update(query.recentProgress[0].observedMetrics)
+            return [each for each in pipeline.progress(query) if each.transaction != "none" and each.rows_in]
+
+        assert [(each.rows_in, each.rows_out) for each in run(hub)] == [(9, 9)]
+        kinds = [json.loads(value)["kind"] for value in read_all(servers, "bookings")]
+        assert sorted(kinds) == ["order"] * 6 + ["return"] * 2
+        assert read_all(servers, "hub.dlq") == [b"nothing"]
+        joined = run(paid)
+        assert [(each.rows_in, each.rows_by_topic) for each in joined] == [(13, {"paid-orders": 6, "paid.dlq": 1})]
+        ids = [json.loads(value)["order_id"] for value in read_all(servers, "paid-orders")]
+        assert sorted(ids) == [str(number) for number in range(6)]
+        # In Spark's own report, too.
+        assert observed["fencepost.payments"].asDict() == {"rows_in": 7, "dead_letters": 1}
+        assert observed["fencepost.returns"].asDict() == {"rows_in": 3, "dead_letters": 1}
+        assert joined[0].transaction == "committed"
+        assert joined[0].transaction_ms > 0
+        run(latest)
+        assert [(seen.key, seen.value) for seen in read(servers, ["names"], "read_committed")] == [
+            (b"1", b'{"name":"ADA"}'),
+            (b"1", None),
+        ]
+        with Admin(servers) as admin:
+            reached = admin.committed_offsets("hub")
+            ends = {where.topic: 0 for where in reached}
+            for where, committed in reached.items():
+                ends[where.topic] += committed.offset
+        assert ends == {"orders": 6, "returns.eu": 1, "returns.us": 2}

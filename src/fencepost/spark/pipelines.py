@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from fencepost.spark.progress import Progress
     from fencepost.spark.testing import Tested
 
 Transform = Callable[..., Any]
@@ -217,6 +218,13 @@ class Pipeline:
         )
         query: StreamingQuery = start(self, spark, options)
         return query
+
+    def progress(self, query: "StreamingQuery") -> "list[Progress]":
+        """The last batches of a query that this process has started: Spark's own report of each, with the rows that
+        were written and where its transaction stands, which Spark has no place for."""
+        from fencepost.spark.progress import progress_of
+
+        return [progress_of(self.name, reported) for reported in query.recentProgress]
 
     def test(self, spark: "SparkSession", *batches: "Sequence[Any] | Mapping[str, Sequence[Any]]") -> "Tested":
         """Run micro-batches of rows through the pipeline without a broker, and give back what it would have written.

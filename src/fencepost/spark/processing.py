@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 DEAD = "_dead"
 KEY, HEADERS, PARTITION, TOMBSTONE = "_key", "_headers", "_partition", "_tombstone"
 SPECIAL = (KEY, HEADERS, PARTITION, TOMBSTONE, RECORD)
+METRICS_PREFIX = "fencepost."
+ROWS_METRIC, DEAD_METRIC = "rows_in", "dead_letters"
+"""In `StreamingQueryProgress.observedMetrics`, by source."""
 Once = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -41,13 +44,14 @@ def tagged(pipeline: Pipeline, records: "Mapping[str, DataFrame]", formats: Mapp
     }
     is_good = F.col(ERROR).isNull()
     dead = F.struct(F.col(RECORD), F.col("value"), F.col(ERROR).alias("reason"))
+    counted = {name: _counted(name, frame) for name, frame in parsed.items()}
     if pipeline.stream_step is None:
         sides = [
             frame.select(
                 F.when(is_good, F.struct(*_row_columns(pipeline.definition.inputs[name]))).alias(_row_of(name)),
                 F.when(~is_good, dead).alias(DEAD),
             )
-            for name, frame in parsed.items()
+            for name, frame in counted.items()
         ]
         return functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sides)
     good = {
@@ -55,7 +59,7 @@ def tagged(pipeline: Pipeline, records: "Mapping[str, DataFrame]", formats: Mapp
         for name, frame in parsed.items()
     }
     sides = [pipeline.streamed(good).select(F.struct("*").alias(ROW))]
-    dead_sides = [frame.where(~is_good).select(dead.alias(DEAD)) for frame in parsed.values()]
+    dead_sides = [frame.where(~is_good).select(dead.alias(DEAD)) for frame in counted.values()]
     if pipeline.definition.dead_letter is None:
         return sides[0].withColumn(DEAD, F.lit(None).cast(dead_sides[0].schema[DEAD].dataType))
     return functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [*sides, *dead_sides])
@@ -77,6 +81,15 @@ def _parsed(pipeline: Pipeline, source: Source, records: "DataFrame", format: Fo
         return parsed
     is_good = F.col(ERROR).isNull()
     return parsed.where(F.when(is_good, F.lit(True)).otherwise(F.raise_error(_refusal(pipeline.name))))
+
+
+def _counted(name: str, parsed: "DataFrame") -> "DataFrame":
+    """Spark puts the counts into its own report of a stream's batch. They stay right where Spark's own count of input
+    rows is not: when a batch is computed twice, and when a plan reads its source twice."""
+    from pyspark.sql import functions as F
+
+    rows, dead = F.count(F.lit(1)).alias(ROWS_METRIC), F.count(ERROR).alias(DEAD_METRIC)
+    return parsed.observe(METRICS_PREFIX + name, rows, dead) if parsed.isStreaming else parsed
 
 
 def _row_columns(source: Source) -> list[str]:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from fencepost.spark import batch_states
+from fencepost.spark.processing import METRICS_PREFIX, ROWS_METRIC
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def progress_of(name: str, reported: Any) -> Progress:
     outcome = batch_states.outcome(name, batch)
     return Progress(
         batch=batch,
-        rows_in=int(reported.numInputRows),
+        rows_in=_rows_in(reported),
         rows_out=sum(outcome.rows_out.values()),
         rows_by_topic=dict(outcome.rows_out),
         lag=_lag(reported.sources),
@@ -43,6 +44,13 @@ def progress_of(name: str, reported: Any) -> Progress:
         transaction_ms=outcome.transaction_ms,
         committed_at_ms=outcome.committed_at_ms,
     )
+
+
+def _rows_in(reported: Any) -> int:
+    """As they were counted on their way; Spark's own number counts again what its plan reads again."""
+    observed = getattr(reported, "observedMetrics", None) or {}
+    counts = [row[ROWS_METRIC] for name, row in observed.items() if name.startswith(METRICS_PREFIX)]
+    return sum(counts) if counts else int(reported.numInputRows)
 
 
 def _lag(sources: Any) -> int | None:
