@@ -244,7 +244,9 @@ def test_a_pipeline_is_told_from_its_marks(shown: Shown) -> None:
     assert row["application"] == (APPLICATION if shown.is_fencepost else None)
     assert row["batch"] == 1
     assert [(each["batch"], each["outcome"]) for each in row["batches"]] == [(1, "commit"), (1, "abort"), (0, "commit")]
-    assert row["last_commit_ms"] == row["batches"][0]["completed_ms"]
+    newest = row["batches"][0]
+    assert row["last_commit_ms"] == newest["completed_ms"]
+    assert row["last_batch_took_ms"] == newest["completed_ms"] - newest["start_ms"] >= 0
     assert row["lag_min"] <= row["lag_max"]
 
 

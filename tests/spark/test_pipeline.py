@@ -23,6 +23,7 @@ from fencepost.spark import Output, pipeline  # noqa: E402
 from fencepost.spark.avro import encode_datum  # noqa: E402
 from fencepost.spark.errors import FencepostSparkError  # noqa: E402
 from fencepost.spark.registry import SchemaRegistry  # noqa: E402
+from fencepost.spark.testing import Record  # noqa: E402
 from tests.spark.fake_registry import FakeRegistry  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
 
@@ -53,7 +54,8 @@ def test_what_does_not_parse_or_fit_goes_to_the_dead_letters_whole_and_with_the_
         b"": "the value is empty",
         b"\xff\xfe": "the value is not UTF-8 text",
         b'[{"purchase_id": "a"}]': "the value is JSON that does not fit the schema",
-        b'{"purchase_id": "a", "customer": "b", "quantity": "many"}': "the value is JSON that does not fit the schema",
+        b'{"purchase_id": "a", "customer": "b", "quantity": "many"}': "the field quantity is not int: many",
+        b'{"purchase_id": "a", "customer": "b", "quantity": 3000000000}': "the field quantity is not int: 3000000000",
         b'{"purchase_id": "a"}': "the field customer is missing or null",
         b'{"purchase_id": "a", "customer": "b"} {"purchase_id": "c"}': "the value is not JSON",
         b'{"purchase_id": "a", "customer": "b"}, {"purchase_id": "c"}': "the value is more than one JSON document",
@@ -75,6 +77,11 @@ def test_what_does_not_parse_or_fit_goes_to_the_dead_letters_whole_and_with_the_
     assert json.loads(b"".join(letter.raw or b"" for letter in parts))["item"] == too_large["item"]
     assert all((letter.reason or "").startswith("too large for shipments") for letter in parts)
     assert {letter.key for letter in parts} == {too_large["purchase_id"].encode()}
+    offset = str(len(bad) + 2).encode()
+    for letter in parts:
+        assert letter.headers["fencepost.topic"] == b"purchases"
+        assert letter.headers["fencepost.partition"] == b"0"
+        assert letter.headers["fencepost.offset"] == offset
 
 
 def test_without_a_dead_letter_topic_a_bad_row_fails_the_batch_and_is_named(spark: Any) -> None:
@@ -87,6 +94,58 @@ def test_without_a_dead_letter_topic_a_bad_row_fails_the_batch_and_is_named(spar
     assert [record.key for record in written.records["doubled"]] == [b"k", b"k"]
     with pytest.raises(PySparkException, match="record numbers-0 at offset 1: the field n is missing"):
         strict.test(spark, [{"n": 1}, {"m": 2}])
+
+
+def test_a_json_row_that_does_not_fit_names_the_field_and_decimals_are_never_rounded(spark: Any) -> None:
+    @pipeline(
+        "prices",
+        source="prices",
+        schema="id string, price decimal(9,2), tags array<int>, at struct<day: date, zone: struct<hours: int>>, "
+        "rates map<string, decimal(4,1)>",
+        outputs="checked",
+        dead_letter="prices.dlq",
+    )
+    def prices(rows: Any) -> Any:
+        return rows.drop("_record")
+
+    rows = {
+        '{"id": "a", "price": 12.340}': None,
+        '{"id": "b", "price": 1234e-2, "tags": null}': None,
+        '{"id": "c", "price": "7.5", "rates": {"x": 1.50}}': None,
+        '{"id": "d", "price": 12.345}': "the field price has more digits behind the point than decimal(9,2) keeps",
+        '{"id": "e", "price": "12.345"}': "the field price has more digits behind the point than decimal(9,2) keeps",
+        '{"id": "f", "price": 12345e-3}': "the field price has more digits behind the point than decimal(9,2) keeps",
+        '{"id": "g", "price": 12345678.9}': "the field price is not decimal(9,2): 1.23456789E7",
+        '{"id": "h", "rates": {"x": 1.25}}': "the field rates has more digits behind the point than map",
+        '{"id": "i", "tags": [1, "two"]}': 'the field tags is not array<int>: [1,"two"]',
+        '{"id": "j", "at": {"day": "soon"}}': "the field at.day is not date: soon",
+        '{"id": "k", "at": {"zone": {"hours": {}}}}': "the field at.zone.hours is not int: {}",
+        '{"id": "l", "at": 7}': "the field at is not struct<day:date,zone:struct<hours:int>>: 7",
+        "[1]": "the value is JSON that does not fit the schema id string",
+    }
+    written = prices.test(spark, list(rows))
+    told = {(letter.raw or b"").decode(): letter.reason for letter in written.dead_letters}
+    for row, reason in rows.items():
+        assert (told.get(row) is None) == (reason is None), (row, told.get(row))
+        assert reason is None or (told[row] or "").startswith(reason), (row, told[row])
+    # A column without a value is written as null.
+    assert json.loads(written.records["checked"][0].raw or b"") == {
+        "id": "a", "price": 12.34, "tags": None, "at": None, "rates": None,
+    }  # fmt: skip
+    assert [row["price"] for row in written["checked"]] == [12.34, 12.34, 7.5]
+
+
+def test_tombstones_are_read_and_written(spark: Any) -> None:
+    @pipeline("latest", source="customers", schema="name string NOT NULL", outputs="names", tombstones=True)
+    def latest(customers: Any) -> Any:
+        return customers.select("name", "_tombstone", F.col("_record.key").alias("_key"))
+
+    rows = [Record({"name": "ada"}, key="1"), Record(None, key="2"), Record({"name": "x"}, key="3")]
+    assert [(record.key, record.raw) for record in latest.test(spark, rows).records["names"]] == [
+        (b"1", b'{"name":"ada"}'),
+        (b"2", None),
+        (b"3", b'{"name":"x"}'),
+    ]
 
 
 def test_transfers_conserve_money(spark: Any) -> None:

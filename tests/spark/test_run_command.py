@@ -87,8 +87,9 @@ def test_a_pipeline_ends_between_batches_and_goes_on_where_it_was(broker: Fencep
         assert running.process.wait() == 0, running.errors.read_text()
     assert first["transaction"] == "committed"
     assert first["rows_in"] > 0
+    assert first["rows_out"] == sum(first["rows_by_topic"].values()) > 0
     assert rest[-1]["event"] == "ended"
-    assert rest[-1]["interrupted"] is True
+    assert (rest[-1]["reason"], rest[-1]["interrupted"]) == ("interrupted", True)
     # It ended between two batches: what is planned is also done.
     assert _last(tmp_path / "place" / "offsets") - _last(tmp_path / "place" / "commits") in (0, 1)
     seen = _counts(broker, "invoices")
@@ -98,8 +99,11 @@ def test_a_pipeline_ends_between_batches_and_goes_on_where_it_was(broker: Fencep
         events_of_second = list(running.events())
         assert running.process.wait() == 0, running.errors.read_text()
     assert events_of_second[-1]["event"] == "ended"
-    assert events_of_second[-1]["interrupted"] is False
-    assert [event["lag"] for event in events_of_second if event["event"] == "batch"][-1] == 0
+    assert (events_of_second[-1]["reason"], events_of_second[-1]["interrupted"]) == ("caught up", False)
+    batches = [event for event in events_of_second if event["event"] == "batch"]
+    assert batches[-1]["lag"] == 0
+    for rows in ("rows_in", "rows_out"):
+        assert events_of_second[-1][rows] == sum(event[rows] for event in batches)
     expected = {f"purchase-{number:06}": 1 for number in range(120)}
     assert _counts(broker, "invoices") == expected
     assert _counts(broker, "shipments") == expected
@@ -122,6 +126,126 @@ def test_what_cannot_start_says_why_in_one_line(broker: FencepostProcess, tmp_pa
     broken.write_text("import nothing_of_this_name\n")
     assert "cannot be loaded: ModuleNotFoundError" in refusal(str(broken))
     assert "--checkpoint" in refusal(SHOP, "--bootstrap-server", broker.bootstrap_servers)
+
+
+def test_a_java_process_that_dies_is_started_again_and_told_in_one_line(
+    broker: FencepostProcess, tmp_path: Path
+) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        for topic in SHOP_TOPICS:
+            admin.create_topic(NewTopic(topic, 2))
+    options = [SHOP, "--json", "--bootstrap-server", broker.bootstrap_servers, "--checkpoint", str(tmp_path / "place")]
+
+    with Started(tmp_path, *options, "--trigger-interval", "100 milliseconds") as running:
+        events, seen = running.events(), 0
+        for count in (20, 40):
+            _feed(broker, range(seen, count))
+            told = []
+            while seen < count:
+                told.append(next(events))
+                seen += told[-1].get("rows_in", 0)
+            if count == 20:
+                assert "restarting" not in [event["event"] for event in told]
+                os.kill(_java(running.process.pid), signal.SIGKILL)
+        assert [event["event"] for event in told[:2]] == ["restarting", "starting"]
+        assert told[0]["reason"] == "Spark's Java process has died (SIGKILL)"
+        assert told[0]["failures"] == 1
+        running.process.send_signal(signal.SIGINT)
+        last = list(events)[-1]
+        assert running.process.wait() == 0, running.errors.read_text()
+    assert (last["event"], last["reason"]) == ("ended", "interrupted")
+    assert (last["rows_in"], last["rows_out"]) == (40, 80)
+    assert "Traceback" not in running.errors.read_text()
+    assert _counts(broker, "invoices") == {f"purchase-{number:06}": 1 for number in range(40)}
+
+    running.errors.write_text("")
+    with Started(tmp_path, *options, "--restarts", "0") as running:
+        events = running.events()
+        _feed(broker, range(40, 41))
+        assert next(event for event in events if event["event"] == "batch")["rows_out"] == 2
+        os.kill(_java(running.process.pid), signal.SIGKILL)
+        last = list(events)[-1]
+        assert running.process.wait() == 1
+    assert (last["event"], last["reason"]) == ("ended", "failed")
+    assert last["error"] == "Spark's Java process has died (SIGKILL)"
+    assert "start it again with the same checkpoint" in last["advice"]
+    assert [line for line in running.errors.read_text().splitlines() if not line.startswith("WARNING: Using inc")] == [
+        f"error: {last['error']}; {last['advice']}"
+    ]
+
+
+FAILING = """
+from fencepost.spark import pipeline
+
+@pipeline("failing", source="numbers", schema="n int", outputs="doubled")
+def failing(numbers):
+    raise ValueError("the rate of today is not known")
+
+@failing.sample
+def number(n):
+    return {"n": n}
+"""
+
+
+def test_what_the_users_own_code_raises_ends_the_run_at_once(tmp_path: Path) -> None:
+    require_java()
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING)
+    done = _run(str(file), "--json", "--sample", "3", "--until-caught-up", "--source-option", "minPartitions=2")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["starting", "ended"]
+    assert (events[-1]["reason"], events[-1]["error"]) == ("failed", "ValueError: the rate of today is not known")
+    assert done.stderr.splitlines()[-1] == "error: ValueError: the rate of today is not known"
+    assert done.returncode == 1
+
+
+SLOW_PYTHON = """#!/bin/sh
+case "$*" in
+    *streaming_source_runner*) if mkdir "{flag}" 2>/dev/null; then exec sleep 60; fi ;;
+esac
+exec "{python}" "$@"
+"""
+
+
+def test_a_python_worker_that_does_not_start_in_time_gets_another_chance(tmp_path: Path) -> None:
+    require_java()
+    slow = tmp_path / "slow-python"
+    slow.write_text(SLOW_PYTHON.format(flag=tmp_path / "was-slow", python=sys.executable))
+    slow.chmod(0o755)
+    done = _run(SHOP, "--json", "--sample", "5", "--until-caught-up", PYSPARK_DRIVER_PYTHON=str(slow))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (tmp_path / "was-slow").exists()
+    assert [event["event"] for event in events][:3] == ["starting", "restarting", "starting"], done.stderr
+    assert events[1]["reason"] == "Spark could not start a Python worker in time"
+    assert (events[-1]["reason"], events[-1]["rows_out"]) == ("caught up", 10), done.stderr
+    assert done.returncode == 0
+
+
+def test_a_run_that_never_starts_ends_with_an_event_too(tmp_path: Path) -> None:
+    for arguments, told, status in (
+        (("nowhere.py",), "there is no file nowhere.py", 1),
+        ((SHOP, "--until-caught-up", "--trigger-interval", "1 second"), "leave one of the two out", 2),
+        ((SHOP, "--source-option", "subscribe=x"), "it is what the pipeline declares", 2),
+    ):
+        done = _run(*arguments, "--json")
+        (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (event["event"], event["reason"]) == ("ended", "failed")
+        assert told in event["error"]
+        assert told in done.stderr
+        assert done.returncode == status
+
+
+def _feed(broker: FencepostProcess, numbers: range) -> None:
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in numbers:
+            producer.send("purchases", json.dumps(purchase(number)).encode(), partition=number % 2)
+
+
+def _java(driver: int) -> int:
+    """The JVM of a driver: its one child that is Java."""
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    (found,) = [int(child) for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "java"]
+    return found
 
 
 def _run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

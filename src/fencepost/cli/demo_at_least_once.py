@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.examples.shop import shop
-from fencepost.spark.formats import reading_format
-from fencepost.spark.processing import output_formats, output_rows, tagged, union
+from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
 from fencepost.spark.running import session
-from fencepost.spark.starting import StartOptions, source
+from fencepost.spark.starting import StartOptions, records
 
 LIMIT_BYTES = 1_000_000
 
@@ -46,9 +45,8 @@ def main() -> None:
         else:
             rows.write.format("kafka").option("kafka.bootstrap.servers", given.bootstrap_server).save()
 
-    reading = reading_format(definition.format, definition.schema, None, definition.sources)
     query = (
-        tagged(shop, source(shop, spark, options), reading)
+        tagged(shop, records(shop, spark, options), input_formats(shop))
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", given.checkpoint)
         .start()

@@ -11,6 +11,9 @@ import typer
 
 from fencepost.cli.options import parse_assignments
 from fencepost.cli.output import CommandFailed
+from fencepost.cli.run_again import RESTARTS_DEFAULT, SoFar, StartAgain, delay_seconds, so_far, start_again
+from fencepost.cli.run_view import CAUGHT_UP, FAILED, INTERRUPTED, View, view
+from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
     from fencepost.spark.pipelines import Pipeline
@@ -18,17 +21,43 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 \b
-Examples:
-  fencepost run examples/shop.py --sample 1000 --until-caught-up       try it: a broker of its own, made-up input
-  fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint /checkpoints/shop
-  fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint s3a://bucket/shop \\
-                        --master spark://master:7077 --conf spark.executor.memory=4g
-  fencepost run shop.py --bootstrap-server kafka:9093 --checkpoint /checkpoints/shop \\
-                        --kafka security.protocol=SASL_SSL --kafka sasl.mechanism=PLAIN ...
+Try it, with a broker of its own and made-up input:
+  fencepost run examples/shop.py --sample 1000 --until-caught-up
 
-Ctrl-C ends after the batch under way; a second one at once, which is as safe as a crash. With --json each batch is a
-line, and so is the end.
+\b
+On a cluster, for good. Started again with the same file, cluster and checkpoint it goes on where it was, whatever
+killed it.
+  fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint /checkpoints/shop
+
+\b
+Every hour from cron, all that has come meanwhile:
+  fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint /checkpoints/shop --until-caught-up
+
+\b
+From now on, a batch every ten seconds, none larger than 50,000 records:
+  fencepost run shop.py ... --starting-offsets latest --trigger-interval '10 seconds' --rows-per-batch 50000
+
+\b
+On a Spark cluster, and on a secured Kafka:
+  fencepost run shop.py ... --master spark://master:7077 --conf spark.executor.memory=4g
+  fencepost run shop.py ... --kafka security.protocol=SASL_SSL --kafka sasl.mechanism=PLAIN ...
+
+Ctrl-C ends after the batch under way; a second one ends at once, which is as safe as a crash. When Spark's Java process
+dies or Spark cannot start a Python worker, the command starts Spark again, after 1, 2, 4 ... seconds. What the sink
+refuses and what your own code raises ends it at once: it would happen again.
+
+With --json each line is a document: "starting", "batch" (rows_in and rows_out are those of the batch), "stopping",
+"restarting", and in every case at last "ended" with its reason: caught up, interrupted, or failed with the error.
 """
+_HAS_ITS_OPTION = {
+    "subscribe": "it is what the pipeline declares",
+    "subscribepattern": "it is what the pipeline declares",
+    "assign": "it is what the pipeline declares",
+    "startingoffsets": "use --starting-offsets",
+    "failondataloss": "use --no-fail-on-data-loss",
+    "maxoffsetspertrigger": "use --rows-per-batch",
+    "includeheaders": "a pipeline always reads them",
+}
 
 
 def run(
@@ -52,13 +81,65 @@ def run(
             metavar="DIR", help="Where Spark keeps its place. Without one, and a broker of its own: temporary."
         ),
     ] = None,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Of Spark; default local[*].")] = None,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when all that is there is done.")
+        bool,
+        typer.Option(
+            "--until-caught-up",
+            "--available-now",
+            help="End when all that is there now is done (Spark's availableNow).",
+        ),
     ] = False,
-    rows_per_batch: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most so many rows a batch.")
+    trigger_interval: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="A batch every '10 seconds', say. Without it the next follows at once."),
     ] = None,
+    rows_per_batch: Annotated[
+        int | None,
+        typer.Option(
+            "--rows-per-batch",
+            "--max-offsets-per-trigger",
+            min=1,
+            metavar="N",
+            help="At most so many rows a batch (Spark's maxOffsetsPerTrigger).",
+        ),
+    ] = None,
+    starting_offsets: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="earliest, latest or Spark's JSON. Counts at the first start only: then the checkpoint knows.",
+        ),
+    ] = "earliest",
+    fail_on_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-data-loss/--no-fail-on-data-loss",
+            help="End when records were deleted before they were read, or go on without them.",
+        ),
+    ] = True,
+    source_option: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=VALUE", help="Another option of the source, minPartitions=8 say; several."),
+    ] = [],  # noqa: B006
+    transaction_timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MS",
+            help="How long a batch may take. Readers wait that long for a driver that died for good.",
+        ),
+    ] = None,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Of Spark; default local[*].")] = None,
+    conf: Annotated[list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several.")] = [],  # noqa: B006
+    kafka: Annotated[
+        list[str], typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of the Kafka client; several.")
+    ] = [],  # noqa: B006
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Start Spark again this often in a row, if it dies without a batch between."
+        ),
+    ] = RESTARTS_DEFAULT,
     sample: Annotated[
         int,
         typer.Option(
@@ -66,56 +147,109 @@ def run(
         ),
     ] = 0,
     create_topics: Annotated[int, typer.Option(min=0, metavar="N", help="Make missing topics, of N partitions.")] = 0,
-    conf: Annotated[list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several.")] = [],  # noqa: B006
-    kafka: Annotated[
-        list[str], typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of the Kafka client; several.")
-    ] = [],  # noqa: B006
     adopt: Annotated[
         str, typer.Option(metavar="HOW", help="Take over what another query has written; see the docs.")
     ] = "refuse",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document per batch and line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document per event and line.")] = False,
 ) -> None:
-    """Run a pipeline from a file, exactly once."""
+    """Run a pipeline from a file, exactly once: a micro-batch is one transaction, its input offsets are in it."""
+    done = so_far()
+    shown = view(as_json=as_json)
+    shown.go_on(done)
+    try:
+        with _end_told(shown):
+            source = context.get_parameter_source("bootstrap_server")
+            if sample and source is not None and source.name == "ENVIRONMENT":
+                raise typer.BadParameter(
+                    "it writes made-up rows, and not to a cluster that was only found in the environment "
+                    f"({bootstrap_server}): name the cluster with --bootstrap-server, or unset "
+                    "FENCEPOST_BOOTSTRAP_SERVER for a broker of its own",
+                    param_hint="--sample",
+                )
+            if bootstrap_server is not None and checkpoint is None:
+                raise typer.BadParameter(
+                    "say where Spark shall keep its place, in a directory that outlives the run",
+                    param_hint="--checkpoint",
+                )
+            trigger = _trigger(trigger_interval, until_caught_up)
+            source_options = _source_options(source_option)
+            if not fail_on_data_loss:
+                source_options["failOnDataLoss"] = "false"
+            spark_settings, client_settings = parse_assignments(conf, "--conf"), parse_assignments(kafka, "--kafka")
+            _require_spark()
+            from fencepost.cli.run_file import load_pipeline
+            from fencepost.spark.starting import StartOptions
+
+            pipeline = load_pipeline(file, name)
+            if sample and pipeline.sample_row is None:
+                raise CommandFailed(
+                    f"pipeline {pipeline.name} declares no sample input", f"add a function with @{pipeline.name}.sample"
+                )
+            surroundings = _Surroundings(pipeline, bootstrap_server, checkpoint, create_topics, done.directory)
+            with surroundings.entered() as (servers, place):
+                shown.starting(pipeline, servers)
+                options = StartOptions(
+                    bootstrap_servers=servers,
+                    checkpoint=place,
+                    trigger=trigger,
+                    starting_offsets=starting_offsets,
+                    rows_per_batch_max=rows_per_batch,
+                    kafka=client_settings,
+                    source_options=source_options,
+                    transaction_timeout_ms=transaction_timeout_ms,
+                    adopt=adopt,
+                )
+                changes = _Changes(create_topics if bootstrap_server is not None else 0, sample)
+                running = _Running(pipeline, options, master, spark_settings, shown, changes, done, restarts)
+                running.run()
+    except StartAgain:
+        start_again(running.done._replace(directory=surroundings.temporary))
+
+
+@contextmanager
+def _end_told(shown: View) -> Iterator[None]:
+    """Whoever reads the events is told of the end and its reason, whatever it is."""
     from fencepost.spark.errors import FencepostSparkError
 
-    source = context.get_parameter_source("bootstrap_server")
-    if sample and source is not None and source.name == "ENVIRONMENT":
-        raise typer.BadParameter(
-            f"it writes made-up rows, and not to a cluster that was only found in the environment ({bootstrap_server}):"
-            " name the cluster with --bootstrap-server, or unset FENCEPOST_BOOTSTRAP_SERVER for a broker of its own",
-            param_hint="--sample",
-        )
-    if bootstrap_server is not None and checkpoint is None:
-        raise typer.BadParameter(
-            "say where Spark shall keep its place, in a directory that outlives the run", param_hint="--checkpoint"
-        )
-    spark_settings, client_settings = parse_assignments(conf, "--conf"), parse_assignments(kafka, "--kafka")
     try:
-        _require_spark()
-        from fencepost.cli.run_file import load_pipeline
-        from fencepost.cli.run_view import view
-        from fencepost.spark.starting import StartOptions
-
-        pipeline = load_pipeline(file, name)
-        if sample and pipeline.sample_row is None:
-            raise CommandFailed(
-                f"pipeline {pipeline.name} declares no sample input", f"add a function with @{pipeline.name}.sample"
-            )
-        shown = view(as_json=as_json)
-        with _surroundings(pipeline, bootstrap_server, checkpoint, create_topics) as (servers, place):
-            shown.starting(pipeline, servers)
-            options = StartOptions(
-                bootstrap_servers=servers,
-                checkpoint=place,
-                trigger={"availableNow": True} if until_caught_up else {},
-                rows_per_batch_max=rows_per_batch,
-                kafka=client_settings,
-                adopt=adopt,
-            )
-            changes = _Changes(create_topics if bootstrap_server is not None else 0, sample)
-            _run(pipeline, options, master, spark_settings, shown, changes)
+        yield
+    except StartAgain:
+        raise
     except FencepostSparkError as error:
+        shown.ended(FAILED, error.fact, error.advice)
         raise CommandFailed(error.fact, error.advice) from None
+    except CommandFailed as error:
+        shown.ended(FAILED, error.message, error.advice)
+        raise
+    except ClientError as error:
+        shown.ended(FAILED, str(error), error.advice)
+        raise
+    except KeyboardInterrupt:
+        shown.ended(INTERRUPTED)
+        raise
+    except Exception as error:
+        shown.ended(FAILED, str(error) or type(error).__name__)
+        raise
+
+
+def _trigger(interval: str | None, until_caught_up: bool) -> dict[str, Any]:
+    if interval is not None and until_caught_up:
+        raise typer.BadParameter(
+            "--until-caught-up works through what is there at once: leave one of the two out",
+            param_hint="--trigger-interval",
+        )
+    if until_caught_up:
+        return {"availableNow": True}
+    return {} if interval is None else {"processingTime": interval}
+
+
+def _source_options(given: list[str]) -> dict[str, str]:
+    options = parse_assignments(given, "--source-option")
+    for name in options:
+        advice = "use --kafka" if name.lower().startswith("kafka.") else _HAS_ITS_OPTION.get(name.lower())
+        if advice is not None:
+            raise typer.BadParameter(f"{name} is not given here: {advice}", param_hint="--source-option")
+    return options
 
 
 def _require_spark() -> None:
@@ -133,41 +267,96 @@ class _Changes(NamedTuple):
     sample_rows: int
 
 
-def _run(
-    pipeline: "Pipeline",
-    options: "StartOptions",
-    master: str | None,
-    conf: dict[str, str],
-    shown: Any,
-    changes: _Changes,
-) -> None:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+class _Running:
+    """The pipeline in this process, until it has ended or Spark was lost."""
 
-    from fencepost.spark.running import Run, cause, session
+    def __init__(
+        self,
+        pipeline: "Pipeline",
+        options: "StartOptions",
+        master: str | None,
+        conf: dict[str, str],
+        shown: View,
+        changes: _Changes,
+        done: SoFar,
+        restarts_max: int,
+    ) -> None:
+        self._pipeline = pipeline
+        self._options = options
+        self._master = master
+        self._conf = conf
+        self._shown = shown
+        self._changes = changes
+        self._restarts_max = restarts_max
+        self._asked_to_stop = threading.Event()
+        self.done = done
 
-    spark = session(pipeline.name, master, conf)
-    asked_to_stop = threading.Event()
-    try:
-        # Spark's own handler cancels every job; it is set when a session starts, so ours comes after it.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: _interrupted(asked_to_stop))
-        _prepare(pipeline, spark, options, changes)
-        running = Run(pipeline, spark, options)
+    def run(self) -> None:
+        from fencepost.spark.running import cause, close, session, spark_is_lost
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until there is a batch to finish
+        spark = session(self._pipeline.name, self._master, self._conf)
+        try:
+            # Spark's own handler cancels every job; it is set when a session starts, so ours comes after it.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: self._interrupted())
+            if not self.done.is_prepared:
+                _prepare(self._pipeline, spark, self._options, self._changes)
+                self.done = self.done._replace(is_prepared=True)
+            self._follow(spark)
+        except Exception as error:
+            lost = None if self._asked_to_stop.is_set() else spark_is_lost(spark, error)
+            if lost is not None:
+                self._start_again(lost)
+            if _is_sparks(error):
+                raise CommandFailed(cause(error)) from None
+            raise
+        finally:
+            self._shown.close()
+            close(spark)
+        self._shown.ended(INTERRUPTED if self._asked_to_stop.is_set() else CAUGHT_UP)
+
+    def _follow(self, spark: Any) -> None:
+        from fencepost.spark.running import Run
+
+        running, shown = Run(self._pipeline, spark, self._options), self._shown
         for progress in running.progress():
             if progress is not None:
                 shown.batch(progress)
+                self.done = SoFar(0, shown.batches, shown.rows_in, shown.rows_out, shown.skipped, is_prepared=True)
             else:
                 shown.meanwhile(running.state)
-            if progress is None and asked_to_stop.is_set() and not running.is_stopping:
+            if progress is None and self._asked_to_stop.is_set() and not running.is_stopping:
                 shown.stopping()
                 running.stop()
-    except (PySparkException, Py4JError) as error:
-        raise CommandFailed(cause(error)) from None
-    finally:
-        shown.close()
-        spark.stop()
-    shown.ended(interrupted=asked_to_stop.is_set())
+
+    def _start_again(self, reason: str) -> None:
+        """Raises, after the back-off: StartAgain, or that it was tried often enough."""
+        self.done = self.done._replace(failures=self.done.failures + 1)
+        delay = delay_seconds(self.done.failures, self._restarts_max)
+        if delay is None:
+            tried = f", {self._restarts_max} restarts in a row later again" if self._restarts_max else ""
+            raise CommandFailed(
+                f"{reason}{tried}",
+                "nothing is lost or doubled: start it again with the same checkpoint; if it was killed for its memory, "
+                "give it more (--conf spark.driver.memory=4g) or read less at once (--rows-per-batch)",
+            )
+        self._shown.restarting(reason, self.done.failures, self._restarts_max, delay)
+        if self._asked_to_stop.wait(delay):
+            raise KeyboardInterrupt
+        raise StartAgain(reason)
+
+    def _interrupted(self) -> None:
+        if self._asked_to_stop.is_set():
+            raise KeyboardInterrupt
+        self._asked_to_stop.set()
+
+
+def _is_sparks(error: Exception) -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError)
 
 
 def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes: _Changes) -> None:
@@ -185,40 +374,50 @@ def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes:
         _write_sample(pipeline, options.bootstrap_servers, options.kafka, changes.sample_rows)
 
 
-def _interrupted(asked_to_stop: threading.Event) -> None:
-    if asked_to_stop.is_set():
-        raise KeyboardInterrupt
-    asked_to_stop.set()
-
-
-@contextmanager
-def _surroundings(
-    pipeline: "Pipeline",
-    bootstrap_server: str | None,
-    checkpoint: str | None,
-    create_topics: int,
-) -> Iterator[tuple[str, str]]:
+class _Surroundings:
     """The cluster and the checkpoint: those that were given, or a broker of its own and a place beside it."""
-    import shutil
-    import tempfile
 
-    topics = [*pipeline.definition.sources, *pipeline.definition.topics]
-    if bootstrap_server is not None:
-        assert checkpoint is not None
-        yield bootstrap_server, checkpoint
-        return
-    from fencepost import Broker
+    def __init__(
+        self,
+        pipeline: "Pipeline",
+        bootstrap_server: str | None,
+        checkpoint: str | None,
+        create_topics: int,
+        temporary: str | None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._bootstrap_server = bootstrap_server
+        self._checkpoint = checkpoint
+        self._partitions = create_topics or 3
+        self.temporary = temporary
+        """A directory that is removed at the end, but kept for a new start."""
 
-    temporary = None if checkpoint is not None else tempfile.mkdtemp(prefix="fencepost-run-")
-    place = checkpoint if temporary is None else str(Path(temporary, "checkpoint"))
-    assert place is not None
-    data = Path(f"{place.rstrip('/')}.broker")
-    try:
-        with Broker(data=data, topics=dict.fromkeys(topics, create_topics or 3)) as broker:
-            yield broker.bootstrap_servers, place
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+    @contextmanager
+    def entered(self) -> Iterator[tuple[str, str]]:
+        import shutil
+        import tempfile
+
+        if self._bootstrap_server is not None:
+            assert self._checkpoint is not None
+            yield self._bootstrap_server, self._checkpoint
+            return
+        from fencepost import Broker
+
+        if self._checkpoint is None and self.temporary is None:
+            self.temporary = tempfile.mkdtemp(prefix="fencepost-run-")
+        place = self._checkpoint or f"{self.temporary}/checkpoint"
+        definition = self._pipeline.definition
+        topics = dict.fromkeys([*definition.sources, *definition.topics], self._partitions)
+        is_over = True
+        try:
+            with Broker(data=Path(f"{place.rstrip('/')}.broker"), topics=topics) as broker:
+                yield broker.bootstrap_servers, place
+        except StartAgain:
+            is_over = False
+            raise
+        finally:
+            if self.temporary is not None and is_over:
+                shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 def _create_topics(bootstrap_server: str, topics: list[str], partitions: int, kafka: dict[str, str]) -> None:
@@ -238,10 +437,14 @@ def _create_topics(bootstrap_server: str, topics: list[str], partitions: int, ka
 
 def _write_sample(pipeline: "Pipeline", servers: str, kafka: dict[str, str], count: int) -> None:
     from fencepost.client.blocking import Producer
-    from fencepost.spark.testing import encoded_row
+    from fencepost.spark.testing import input_records
 
     assert pipeline.sample_row is not None
+    inputs = pipeline.definition.inputs
     with Producer(servers, **kafka) as producer:
         for number in range(count):
-            producer.send(pipeline.definition.sources[0], encoded_row(pipeline, pipeline.sample_row(number)))
+            made = pipeline.sample_row(number)
+            for name, row in made.items() if len(inputs) > 1 else [(next(iter(inputs)), made)]:
+                for record in input_records(pipeline, name, [row]):
+                    producer.send(record.topic, record.value, key=record.key)
         producer.flush()

@@ -7,9 +7,13 @@ from fencepost.cli.output import say
 from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
+    from fencepost.cli.run_again import SoFar
     from fencepost.spark.batch_states import BatchState
     from fencepost.spark.pipelines import Pipeline
     from fencepost.spark.progress import Progress
+
+
+CAUGHT_UP, INTERRUPTED, FAILED = "caught up", "interrupted", "failed"
 
 
 class View:
@@ -21,14 +25,18 @@ class View:
         self.rows_out = 0
         self.skipped = 0
 
+    def go_on(self, done: "SoFar") -> None:
+        """Count on from there."""
+        self.batches, self.rows_in, self.rows_out, self.skipped = done[1:5]
+
     def starting(self, pipeline: "Pipeline", servers: str) -> None:
-        sources, topics = ", ".join(pipeline.definition.sources), ", ".join(pipeline.definition.topics)
+        sources, topics = ", ".join(pipeline.definition.read_from), ", ".join(pipeline.definition.topics)
         self._print(f"pipeline {pipeline.name}: {sources} -> {topics} on {servers}; starting Spark")
 
     def batch(self, progress: "Progress") -> None:
         self.batches += 1
         self.rows_in += progress.rows_in
-        self.rows_out = progress.rows_out
+        self.rows_out += progress.rows_out
         self.skipped += progress.transaction == "skipped"
         self._show(progress)
 
@@ -38,12 +46,21 @@ class View:
     def stopping(self) -> None:
         self._print("ending after the batch under way; interrupt again to end at once")
 
+    def restarting(self, reason: str, failures: int, restarts_max: int, delay_seconds: float) -> None:
+        self.close()
+        say(
+            f"{reason}; starting again in {delay_seconds:.0f} s (try {failures} of {restarts_max}). "
+            "A batch under way is done again, exactly once",
+            is_error=True,
+        )
+
     def close(self) -> None:
         """The query has ended."""
 
-    def ended(self, *, interrupted: bool) -> None:
-        how = "interrupted" if interrupted else "caught up"
-        self._print(f"{how}: {self.batches} batches, {self.rows_in} rows in, {self.rows_out} rows out")
+    def ended(self, reason: str, error: str = "", advice: str = "") -> None:
+        """In every case, and once. An error is printed by whoever started the command."""
+        if reason != FAILED:
+            self._print(f"{reason}: {self.batches} batches, {self.rows_in} rows in, {self.rows_out} rows out")
 
     def _show(self, progress: "Progress") -> None:
         self._print(line(self, progress))
@@ -92,17 +109,29 @@ class JsonView(View):
             event="starting",
             pipeline=pipeline.name,
             bootstrap_servers=servers,
-            sources=list(definition.sources),
+            sources=definition.read_from,
             topics=definition.topics,
         )
 
     def stopping(self) -> None:
         self._emit(event="stopping")
 
-    def ended(self, *, interrupted: bool) -> None:
+    def restarting(self, reason: str, failures: int, restarts_max: int, delay_seconds: float) -> None:
+        self._emit(
+            event="restarting",
+            reason=reason,
+            failures=failures,
+            restarts_max=restarts_max,
+            delay_seconds=delay_seconds,
+        )
+
+    def ended(self, reason: str, error: str = "", advice: str = "") -> None:
         self._emit(
             event="ended",
-            interrupted=interrupted,
+            reason=reason,
+            error=error or None,
+            advice=advice or None,
+            interrupted=reason == INTERRUPTED,
             batches=self.batches,
             rows_in=self.rows_in,
             rows_out=self.rows_out,
@@ -119,8 +148,9 @@ class JsonView(View):
 def line(view: View, progress: "Progress") -> str:
     lag = "?" if progress.lag is None else f"{progress.lag:,}"
     return (
-        f"batch {progress.batch}  in {view.rows_in:,}  out {view.rows_out:,}  lag {lag}  "
-        f"{progress.batch_ms} ms  transaction {progress.transaction}"
+        f"batch {progress.batch}  in {progress.rows_in:,}  out {progress.rows_out:,}  lag {lag}  "
+        f"{progress.batch_ms} ms  transaction {progress.transaction}  "
+        f"(so far in {view.rows_in:,}, out {view.rows_out:,})"
     )
 
 

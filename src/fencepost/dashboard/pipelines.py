@@ -86,6 +86,11 @@ def batches(
     return found[:BATCHES_MAX]
 
 
+def took_ms(ending: Ending) -> int | None:
+    """From the transaction's first write to its markers; None where its beginning was not seen."""
+    return ending.completed_ms - ending.start_ms if ending.start_ms is not None and ending.start_ms > 0 else None
+
+
 def _named(ending: Ending, clients: dict[tuple[str, int], SparkClient]) -> int | None:
     # A transaction ends under its own epoch, or under one that was raised when it was decided.
     for epoch in (ending.producer_epoch, ending.producer_epoch - 1):

@@ -23,7 +23,7 @@ def balances(accounts: DataFrame) -> dict[str, DataFrame]:
     return {"balances": accounts}
 
 
-@balances.stateful
+@balances.stream
 def by_account(transfers: DataFrame) -> DataFrame:
     """Runs on the stream: Spark keeps each account's sum in its state store, and hands on the accounts that changed."""
     amount = F.col("amount_cents")

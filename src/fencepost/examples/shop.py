@@ -24,9 +24,13 @@ def shop(purchases: DataFrame, once: Callable[[DataFrame], DataFrame]) -> dict[s
     orders = once(purchases.withColumn("shipment_id", F.expr("uuid()")))
     return {
         "invoices": orders.select(
-            "purchase_id", "customer", "shipment_id", (F.col("quantity") * F.col("price_cents")).alias("amount_cents")
+            "_record",  # not written; a dead letter says by it where it came from
+            "purchase_id",
+            "customer",
+            "shipment_id",
+            (F.col("quantity") * F.col("price_cents")).alias("amount_cents"),
         ),
-        "shipments": orders.select("purchase_id", "shipment_id", "customer", "item", "quantity"),
+        "shipments": orders.select("_record", "purchase_id", "shipment_id", "customer", "item", "quantity"),
     }
 
 

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.spark.pipelines import Output, pipeline
+    from fencepost.spark.pipelines import Output, Source, pipeline
     from fencepost.spark.sink import exactly_once, transaction, write_exactly_once
 
-__all__ = ["Output", "exactly_once", "pipeline", "transaction", "write_exactly_once"]
+__all__ = ["Output", "Source", "exactly_once", "pipeline", "transaction", "write_exactly_once"]
 
 _HOMES = {
     "exactly_once": "sink",
@@ -14,6 +14,7 @@ _HOMES = {
     "write_exactly_once": "sink",
     "pipeline": "pipelines",
     "Output": "pipelines",
+    "Source": "pipelines",
 }
 
 

@@ -7,8 +7,13 @@ there, with nothing begun, until the query ends.
 
 import dataclasses
 import threading
+import time
+from collections.abc import Mapping
 
 from fencepost.spark.errors import FencepostSparkError
+
+OUTCOMES_KEPT_MAX = 1_000
+"""Spark keeps the reports of its last hundred batches."""
 
 
 class Held(FencepostSparkError):
@@ -22,14 +27,27 @@ class BatchState:
     batch: int = -1
     transaction: str = "none"
     """none, open, committed, or skipped: the batch was committed before a crash, and only its state was computed."""
-    committed: int = 0
-    skipped: int = 0
-    rows_out: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """Of a batch that has ended."""
+
+    transaction: str = "none"
+    """committed or skipped; none if the batch is not one of this run."""
+    rows_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """By topic."""
+    transaction_ms: int = 0
+    """From its beginning to its commit, with what the function of the pipeline took."""
+    committed_at_ms: int | None = None
+    """Since 1970."""
 
 
 class _Gate:
     def __init__(self) -> None:
         self.state = BatchState()
+        self.entered_at = 0.0
+        self.outcomes: dict[int, BatchOutcome] = {}
         self.changed = threading.Condition()
         self.is_closed = False
         self.is_ended = False
@@ -62,22 +80,32 @@ def enter(pipeline: str, batch: int) -> None:
         if gate.is_ended:
             raise Held(f"pipeline {pipeline} was stopped before batch {batch} began")
         gate.inside = True
-        gate.state = dataclasses.replace(gate.state, batch=batch, transaction="open")
+        gate.entered_at = time.monotonic()
+        gate.state = BatchState(batch, "open")
 
 
-def leave(pipeline: str, *, replayed: bool, rows_out: int) -> None:
+def leave(pipeline: str, *, replayed: bool, rows_out: Mapping[str, int]) -> None:
+    """The batch under way has ended well; `rows_out` by topic."""
     gate = _gate(pipeline)
     with gate.changed:
-        state = gate.state
-        gate.state = dataclasses.replace(
-            state,
-            transaction="skipped" if replayed else "committed",
-            committed=state.committed + (not replayed),
-            skipped=state.skipped + replayed,
-            rows_out=state.rows_out + rows_out,
+        outcome = BatchOutcome(
+            "skipped" if replayed else "committed",
+            dict(rows_out),
+            transaction_ms=round((time.monotonic() - gate.entered_at) * 1000),
+            committed_at_ms=None if replayed else time.time_ns() // 1_000_000,
         )
+        gate.state = BatchState(gate.state.batch, outcome.transaction)
+        gate.outcomes[gate.state.batch] = outcome
+        while len(gate.outcomes) > OUTCOMES_KEPT_MAX:
+            del gate.outcomes[next(iter(gate.outcomes))]
         gate.inside = False
         gate.changed.notify_all()
+
+
+def outcome(pipeline: str, batch: int) -> BatchOutcome:
+    gate = _gate(pipeline)
+    with gate.changed:
+        return gate.outcomes.get(batch, BatchOutcome())
 
 
 def state(pipeline: str) -> BatchState:

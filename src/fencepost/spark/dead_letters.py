@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 RECORD = "_record"
 RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp", "headers")
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+# Beside the columns of the sink, as long as a row may still become a dead letter: the record that it came from.
+ORIGIN = "_origin"
+ORIGIN_TYPE = "struct<topic:string,partition:int,offset:bigint>"
 # The columns of Spark's Kafka sink.
 SINK_COLUMNS = {"topic": "string", "key": "binary", "value": "binary", "headers": HEADERS_TYPE, "partition": "int"}
 
@@ -34,33 +37,36 @@ def dead_letters(bad: "DataFrame", pipeline: str, topic: str) -> "DataFrame":
     """Sink rows from rows with RECORD, `value` and `reason`."""
     from pyspark.sql import functions as F
 
-    origin = [
-        _header(REASON, F.col("reason")),
-        _header(PIPELINE, F.lit(pipeline)),
-        _header(SOURCE_TOPIC, F.col(f"{RECORD}.topic")),
-        _header(SOURCE_PARTITION, F.col(f"{RECORD}.partition")),
-        _header(SOURCE_OFFSET, F.col(f"{RECORD}.offset")),
-    ]
+    why = [_header(REASON, F.col("reason")), _header(PIPELINE, F.lit(pipeline))]
     return sink_rows(
         bad,
         topic=F.lit(topic),
         key=F.col(f"{RECORD}.key"),
         value=F.col("value"),
-        headers=F.concat(_given(F.col(f"{RECORD}.headers")), F.array(*origin)),
+        headers=F.concat(_given(F.col(f"{RECORD}.headers")), F.array(*why, *_origin_headers(RECORD))),
+        **{ORIGIN: record_origin()},
     )
 
 
-def sink_rows(frame: "DataFrame", **columns: "Column") -> "DataFrame":
-    """Exactly the sink's columns, in its order; those not given are null."""
+def record_origin() -> "Column":
+    """From RECORD to ORIGIN."""
     from pyspark.sql import functions as F
 
-    return frame.select(*(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in SINK_COLUMNS.items()))
+    return F.struct(*(F.col(f"{RECORD}.{part}").alias(part) for part in ("topic", "partition", "offset")))
+
+
+def sink_rows(frame: "DataFrame", **columns: "Column") -> "DataFrame":
+    """The sink's columns, in its order, and ORIGIN; those not given are null."""
+    from pyspark.sql import functions as F
+
+    kinds = {**SINK_COLUMNS, ORIGIN: ORIGIN_TYPE}
+    return frame.select(*(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
 def divert_too_large(
     rows: "DataFrame", limits: Mapping[str, int], pipeline: str, dead_letter: str | None
 ) -> "DataFrame":
-    """Sink rows in which no record is larger than its topic takes: such rows become parts in the dead-letter topic.
+    """The sink's rows, with no record larger than its topic takes: such rows become parts in the dead-letter topic.
 
     One pass over the rows: computing them twice could give two different rows. Without a dead-letter topic such a row
     fails the batch.
@@ -104,10 +110,16 @@ def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Co
     chunk = max(1, room - room // 2)
     count = F.greatest(F.lit(1), F.ceil(_length("value") / F.lit(chunk))).cast("int")
     headers = F.when(spacious, _given(F.col("headers"))).otherwise(_given(F.lit(None)))
+    is_told = F.exists(headers, lambda header: header["key"] == SOURCE_TOPIC)
+    origin = F.when(F.col(ORIGIN).isNotNull() & ~is_told, F.array(*_origin_headers(ORIGIN)))
+    why = F.concat(
+        reason, F.when(F.col(ORIGIN).isNull(), f"; which record that was is not known: keep {RECORD} in the frame")
+        .otherwise("")
+    )  # fmt: skip
 
     def part(number: "Column") -> "Column":
-        origin = [
-            _header(REASON, reason),
+        added = [
+            _header(REASON, why),
             _header(PIPELINE, F.lit(pipeline)),
             _header(PART, F.concat(number, F.lit("/"), count)),
         ]
@@ -115,12 +127,19 @@ def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Co
             "topic": F.lit(dead_letter),
             "key": F.when(spacious, F.col("key")),
             "value": F.substring(F.col("value"), (number - 1) * chunk + 1, F.lit(chunk)),
-            "headers": F.concat(headers, F.array(*origin)),
+            "headers": F.concat(headers, F.array(*added), _given(origin)),
             "partition": F.lit(None),
         }
         return F.struct(*(columns[name].cast(kind).alias(name) for name, kind in SINK_COLUMNS.items()))
 
     return F.transform(F.sequence(F.lit(1), count), part)
+
+
+def _origin_headers(column: str) -> "list[Column]":
+    from pyspark.sql import functions as F
+
+    names = {SOURCE_TOPIC: "topic", SOURCE_PARTITION: "partition", SOURCE_OFFSET: "offset"}
+    return [_header(name, F.col(f"{column}.{part}")) for name, part in names.items()]
 
 
 def _length(column: str) -> "Column":

@@ -6,7 +6,8 @@ Spark's own JSON reader passes over in silence (a second document behind the fir
 """
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.spark.errors import FencepostSparkError
@@ -14,13 +15,14 @@ from fencepost.spark.registry import HEADER_BYTES, SchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 ROW = "_row"
 ERROR = "_error"
 CORRUPT = "_corrupt"
 FORMATS = ("json", "avro", "bytes")
 REASON_LENGTH_MAX = 1_000
+SHOWN_LENGTH_MAX = 100
 Schema = Any  # a StructType, DDL text, or for Avro its schema as text or dict
 
 
@@ -66,7 +68,8 @@ class BytesFormat(Format):
 @dataclasses.dataclass(frozen=True)
 class JsonFormat(Format):
     """One JSON object per record. A field that is not in the schema is passed over, one that is declared NOT NULL must
-    be there, any other is null where it is missing."""
+    be there, any other is null where it is missing. A number is never rounded to fit a decimal: that is an error. What
+    is written has every column, with null where there is no value."""
 
     schema: "StructType | None"
     framed: bool = False
@@ -104,23 +107,105 @@ class JsonFormat(Format):
             .when(documents != 1, F.lit("the value is more than one JSON document"))
             .when(
                 F.col("_parsed").isNull() | F.col("_parsed").getField(CORRUPT).isNotNull(),
-                F.lit(f"the value is JSON that does not fit the schema {_described(self.schema)}"),
+                _misfit(self.schema, text),
             )
         )
+        exact_fields = [StructField(field.name, _exact(field.dataType)) for field in fields]
+        exact_fields = [field for field, own in zip(exact_fields, fields, strict=True) if field != own]
+        if exact_fields:
+            frame = frame.withColumn("_exact", F.from_json(text, StructType(exact_fields)))
+        for field in exact_fields:
+            kind = self.schema[field.name].dataType
+            rounded = _has_rounded(F.col("_exact").getField(field.name), kind)
+            assert rounded is not None
+            told = F.lit(f"the field {field.name} has more digits behind the point than {kind.simpleString()} keeps")
+            error = error.when(rounded, told)
         for field in self.schema.fields:
             if not field.nullable:
                 missing = F.col("_parsed").getField(field.name).isNull()
                 error = error.when(missing, F.lit(f"the field {field.name} is missing or null"))
         frame = frame.withColumn(ERROR, error)
-        return frame.withColumn(ROW, F.when(F.col(ERROR).isNull(), row)).drop("_parsed")
+        return frame.withColumn(ROW, F.when(F.col(ERROR).isNull(), row)).drop("_parsed", "_exact")
 
     def encode(self, columns: Sequence[str], frame: "DataFrame") -> "Column":
         from pyspark.sql import functions as F
 
-        text = F.to_json(F.struct(*(F.col(f"`{column}`") for column in columns))).cast("binary")
+        row = F.struct(*(F.col(f"`{column}`") for column in columns))
+        text = F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
         if self.schema_id is None:
             return text
         return F.concat(F.lit(SchemaRegistry.header(self.schema_id)), text)
+
+
+def _misfit(schema: "StructType", text: "Column") -> "Column":
+    """Which field it is that does not fit: Spark has parsed the others."""
+    from pyspark.sql import functions as F
+
+    fallback = F.lit(f"the value is JSON that does not fit the schema {_described(schema)}")
+    return F.coalesce(*_misfits(schema, F.col("_parsed"), text, ()), fallback)
+
+
+def _misfits(schema: "StructType", parsed: "Column", text: "Column", path: tuple[str, ...]) -> "Iterator[Column]":
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    for field in schema.fields:
+        names = (*path, field.name)
+        if any(set(name) & set("'[]\\") for name in names):
+            continue  # Spark's paths cannot name it
+        found = F.get_json_object(text, "$" + "".join(f"['{name}']" for name in names))
+        value = parsed.getField(field.name)
+        told = F.concat(
+            F.lit(f"the field {'.'.join(names)} is not {field.dataType.simpleString()}: "),
+            F.substring(found, 1, SHOWN_LENGTH_MAX),
+        )
+        if isinstance(field.dataType, StructType):
+            inside = F.coalesce(*_misfits(field.dataType, value, text, names), F.lit(None).cast("string"))
+            yield F.when(value.isNotNull(), inside).when(found.isNotNull(), told)
+        else:
+            yield F.when(found.isNotNull() & value.isNull(), told)
+
+
+def _exact(kind: "DataType") -> "DataType":
+    """The type with text in the place of decimals: what Spark would round can be read in it."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
+
+    if isinstance(kind, DecimalType):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _exact(field.dataType)) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_exact(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _exact(kind.valueType), kind.valueContainsNull)
+    return kind
+
+
+def _has_rounded(exact: "Column", kind: "DataType") -> "Column | None":
+    """Whether a value of this type, read by `_exact`, has decimals with more digits than the type keeps; None if the
+    type has no decimals."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    if isinstance(kind, DecimalType):
+        digits = F.length(F.regexp_extract(exact, r"\.(\d*?)0*(?:[eE].*)?$", 1))
+        exponent = F.coalesce(F.regexp_extract(exact, r"[eE]([+-]?\d+)$", 1).try_cast("int"), F.lit(0))
+        return F.coalesce(digits - exponent > kind.scale, F.lit(False))
+    if isinstance(kind, StructType):
+        found = [_has_rounded(exact.getField(field.name), field.dataType) for field in kind.fields]
+        inside = [column for column in found if column is not None]
+        return functools.reduce(lambda one, other: one | other, inside) if inside else None
+    element = kind.elementType if isinstance(kind, ArrayType) else kind.valueType if isinstance(kind, MapType) else None
+    if element is None or _exact(element) == element:
+        return None
+    values = exact if isinstance(kind, ArrayType) else F.map_values(exact)
+
+    def is_rounded(value: "Column") -> "Column":
+        rounded = _has_rounded(value, element)
+        assert rounded is not None
+        return rounded
+
+    return F.coalesce(F.exists(values, is_rounded), F.lit(False))
 
 
 def _described(schema: "StructType") -> str:

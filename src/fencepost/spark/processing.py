@@ -1,51 +1,103 @@
 """What happens to the rows of a pipeline, from a record's bytes to the rows of the sink. Builds plans, runs nothing.
 
-A tagged frame is the form in between: `_row`, what was parsed (and went through the stateful step), or `_dead`, what
-did not parse and why. It is made on the stream, so that rows which state never saw still reach the dead-letter topic in
-the transaction of their batch.
+A tagged frame is the form in between. Each of its rows has one column that is not null: that of its source, with what
+was parsed, or `_row`, what the stream step gave, or `_dead`, what did not parse and why. It is made on the stream, so
+that rows which the stream step never saw still reach the dead-letter topic in the transaction of their batch.
 """
 
 import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fencepost.spark.dead_letters import RECORD, RECORD_COLUMNS, dead_letters, divert_too_large, sink_rows
-from fencepost.spark.formats import ERROR, ROW, Format, writing_format
-from fencepost.spark.pipelines import InvalidPipeline, Output, Pipeline
+from fencepost.spark.dead_letters import (
+    ORIGIN,
+    RECORD,
+    RECORD_COLUMNS,
+    dead_letters,
+    divert_too_large,
+    record_origin,
+    sink_rows,
+)
+from fencepost.spark.formats import ERROR, ROW, Format, reading_format, writing_format
+from fencepost.spark.pipelines import InvalidPipeline, Output, Pipeline, Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 DEAD = "_dead"
-KEY, HEADERS, PARTITION = "_key", "_headers", "_partition"
-SPECIAL = (KEY, HEADERS, PARTITION, RECORD)
+KEY, HEADERS, PARTITION, TOMBSTONE = "_key", "_headers", "_partition", "_tombstone"
+SPECIAL = (KEY, HEADERS, PARTITION, TOMBSTONE, RECORD)
+METRICS_PREFIX = "fencepost."
+ROWS_METRIC, DEAD_METRIC = "rows_in", "dead_letters"
+"""In `StreamingQueryProgress.observedMetrics`, by source."""
 Once = Callable[["DataFrame"], "DataFrame"]
 
 
-def tagged(pipeline: Pipeline, records: "DataFrame", format: Format) -> "DataFrame":
-    """From records, with the columns of Spark's Kafka source, to `_row` and `_dead`; streaming or not."""
+def tagged(pipeline: Pipeline, records: "Mapping[str, DataFrame]", formats: Mapping[str, Format]) -> "DataFrame":
+    """From the records of each source, with the columns of Spark's Kafka source; streaming or not."""
+    from pyspark.sql import functions as F
+
+    pipeline.check_arguments()
+    parsed = {
+        name: _parsed(pipeline, source, records[name], formats[name])
+        for name, source in pipeline.definition.inputs.items()
+    }
+    is_good = F.col(ERROR).isNull()
+    dead = F.struct(F.col(RECORD), F.col("value"), F.col(ERROR).alias("reason"))
+    counted = {name: _counted(name, frame) for name, frame in parsed.items()}
+    if pipeline.stream_step is None:
+        sides = [
+            frame.select(
+                F.when(is_good, F.struct(*_row_columns(pipeline.definition.inputs[name]))).alias(_row_of(name)),
+                F.when(~is_good, dead).alias(DEAD),
+            )
+            for name, frame in counted.items()
+        ]
+        return functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sides)
+    good = {
+        name: frame.where(is_good).select(*_row_columns(pipeline.definition.inputs[name]))
+        for name, frame in parsed.items()
+    }
+    sides = [pipeline.streamed(good).select(F.struct("*").alias(ROW))]
+    dead_sides = [frame.where(~is_good).select(dead.alias(DEAD)) for frame in counted.values()]
+    if pipeline.definition.dead_letter is None:
+        return sides[0].withColumn(DEAD, F.lit(None).cast(dead_sides[0].schema[DEAD].dataType))
+    return functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [*sides, *dead_sides])
+
+
+def _parsed(pipeline: Pipeline, source: Source, records: "DataFrame", format: Format) -> "DataFrame":
+    """With ROW, and TOMBSTONE if the source has them, or with ERROR."""
     from pyspark.sql import functions as F
 
     parsed = format.decode(_with_record(records))
-    if RECORD in parsed.select(f"{ROW}.*").columns:
-        raise InvalidPipeline(f"the schema of pipeline {pipeline.name} has a field {RECORD}", "call it otherwise")
+    fields = parsed.select(f"{ROW}.*").columns
+    for special in (RECORD, TOMBSTONE):
+        if special in fields:
+            raise InvalidPipeline(f"the schema of pipeline {pipeline.name} has a field {special}", "call it otherwise")
+    if source.tombstones:
+        is_tombstone = F.col("value").isNull()
+        parsed = parsed.withColumns({TOMBSTONE: is_tombstone, ERROR: F.when(~is_tombstone, F.col(ERROR))})
+    if pipeline.definition.dead_letter is not None:
+        return parsed
     is_good = F.col(ERROR).isNull()
-    dead = F.struct(F.col(RECORD), F.col("value"), F.col(ERROR).alias("reason"))
-    if pipeline.definition.dead_letter is None:
-        parsed = parsed.where(F.when(is_good, F.lit(True)).otherwise(F.raise_error(_refusal(pipeline.name))))
-    step = pipeline.stateful_step
-    if step is None:
-        row = F.struct(f"{ROW}.*", RECORD)
-        return parsed.select(F.when(is_good, row).alias(ROW), F.when(~is_good, dead).alias(DEAD))
-    good = step(parsed.where(is_good).select(f"{ROW}.*", RECORD))
-    rows = good.select(F.struct("*").alias(ROW))
-    dead_rows = parsed.where(~is_good).select(dead.alias(DEAD))
-    dead_type, row_type = dead_rows.schema[DEAD].dataType, rows.schema[ROW].dataType
-    if pipeline.definition.dead_letter is None:
-        return rows.withColumn(DEAD, F.lit(None).cast(dead_type))
-    return rows.withColumn(DEAD, F.lit(None).cast(dead_type)).unionByName(
-        dead_rows.withColumn(ROW, F.lit(None).cast(row_type))
-    )
+    return parsed.where(F.when(is_good, F.lit(True)).otherwise(F.raise_error(_refusal(pipeline.name))))
+
+
+def _counted(name: str, parsed: "DataFrame") -> "DataFrame":
+    """Spark puts the counts into its own report of a stream's batch. They stay right where Spark's own count of input
+    rows is not: when a batch is computed twice, and when a plan reads its source twice."""
+    from pyspark.sql import functions as F
+
+    rows, dead = F.count(F.lit(1)).alias(ROWS_METRIC), F.count(ERROR).alias(DEAD_METRIC)
+    return parsed.observe(METRICS_PREFIX + name, rows, dead) if parsed.isStreaming else parsed
+
+
+def _row_columns(source: Source) -> list[str]:
+    return [f"{ROW}.*", RECORD, *([TOMBSTONE] if source.tombstones else [])]
+
+
+def _row_of(name: str) -> str:
+    return f"{ROW}_{name}"
 
 
 def output_rows(
@@ -56,10 +108,11 @@ def output_rows(
     from pyspark.sql import functions as F
 
     definition = pipeline.definition
-    if len(definition.topics) > 1:
+    if len(definition.topics) > 1 or len(definition.inputs) > 1:
         batch = once(batch)
-    good = batch.where(F.col(DEAD).isNull()).select(f"{ROW}.*")
-    made = pipeline.transform(good, once) if pipeline.wants_once else pipeline.transform(good)
+    columns = {name: _row_of(name) for name in definition.inputs} if pipeline.stream_step is None else {"rows": ROW}
+    good = {name: batch.where(F.col(column).isNotNull()).select(f"{column}.*") for name, column in columns.items()}
+    made = pipeline.transformed(good, once)
     outputs = {output.topic: output for output in definition.outputs}
     frames = _by_topic(pipeline, made)
     rows = {topic: _encoded(frame, outputs[topic], formats[topic]) for topic, frame in frames.items()}
@@ -75,6 +128,14 @@ def union(frames: "Mapping[str, DataFrame]") -> "DataFrame":
     from pyspark.sql import DataFrame
 
     return functools.reduce(DataFrame.unionByName, frames.values())
+
+
+def input_formats(pipeline: Pipeline) -> dict[str, Format]:
+    definition = pipeline.definition
+    return {
+        name: reading_format(source.format, source.schema, definition.registry, source.topics)
+        for name, source in definition.inputs.items()
+    }
 
 
 def output_formats(pipeline: Pipeline) -> dict[str, Format]:
@@ -118,7 +179,12 @@ def _encoded(frame: "DataFrame", output: Output, format: Format) -> "DataFrame":
     payload = [column for column in frame.columns if column not in SPECIAL]
     if not payload:
         raise InvalidPipeline(f"the frame for {output.topic} has no column for the value")
-    columns = {"topic": F.lit(output.topic), "value": format.encode(payload, frame)}
+    value = format.encode(payload, frame)
+    if TOMBSTONE in frame.columns:
+        value = F.when(~F.coalesce(F.col(TOMBSTONE), F.lit(False)), value)
+    columns = {"topic": F.lit(output.topic), "value": value}
+    if (origin := _origin(frame)) is not None:
+        columns[ORIGIN] = origin
     key = output.key or (KEY if KEY in frame.columns else None)
     if key is not None:
         if key not in frame.columns:
@@ -132,6 +198,14 @@ def _encoded(frame: "DataFrame", output: Output, format: Format) -> "DataFrame":
     if PARTITION in frame.columns:
         columns["partition"] = F.col(PARTITION)
     return sink_rows(frame, **columns)
+
+
+def _origin(frame: "DataFrame") -> "Column | None":
+    """Known as long as the frame has kept the column RECORD."""
+    if RECORD not in frame.columns:
+        return None
+    fields = getattr(frame.schema[RECORD].dataType, "names", ())
+    return record_origin() if {"topic", "partition", "offset"} <= set(fields) else None
 
 
 def _refusal(name: str) -> Any:

@@ -5,21 +5,25 @@ import json
 from typing import Any
 
 from fencepost.spark import batch_states
+from fencepost.spark.processing import METRICS_PREFIX, ROWS_METRIC
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """After a batch."""
+    """Of one batch, after it has ended."""
 
     batch: int
     rows_in: int
-    """Of this batch."""
     rows_out: int
-    """Of this run so far."""
+    rows_by_topic: dict[str, int]
+    """The rows that were written, by topic; dead letters are those of the dead-letter topic."""
     lag: int | None
     """Records that were there and not yet read when the batch ended; None if the source does not say."""
     batch_ms: int
+    """As Spark counts: planning, its checkpoint and the transaction."""
     transaction: str
+    transaction_ms: int
+    committed_at_ms: int | None
 
     def document(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -27,15 +31,26 @@ class Progress:
 
 def progress_of(name: str, reported: Any) -> Progress:
     """From Spark's own report, `StreamingQueryProgress`, and what the driver knows of its transaction."""
-    state = batch_states.state(name)
+    batch = int(reported.batchId)
+    outcome = batch_states.outcome(name, batch)
     return Progress(
-        batch=int(reported.batchId),
-        rows_in=int(reported.numInputRows),
-        rows_out=state.rows_out,
+        batch=batch,
+        rows_in=_rows_in(reported),
+        rows_out=sum(outcome.rows_out.values()),
+        rows_by_topic=dict(outcome.rows_out),
         lag=_lag(reported.sources),
         batch_ms=int(reported.batchDuration),
-        transaction=state.transaction,
+        transaction=outcome.transaction,
+        transaction_ms=outcome.transaction_ms,
+        committed_at_ms=outcome.committed_at_ms,
     )
+
+
+def _rows_in(reported: Any) -> int:
+    """As they were counted on their way; Spark's own number counts again what its plan reads again."""
+    observed = getattr(reported, "observedMetrics", None) or {}
+    counts = [row[ROWS_METRIC] for name, row in observed.items() if name.startswith(METRICS_PREFIX)]
+    return sum(counts) if counts else int(reported.numInputRows)
 
 
 def _lag(sources: Any) -> int | None:

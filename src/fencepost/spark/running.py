@@ -1,7 +1,11 @@
 """A pipeline run by a person or a supervisor: a session, the query, its progress, and a stop between two batches."""
 
+import builtins
+import contextlib
 import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +29,9 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+JVM_END_TIMEOUT_SECONDS = 10
+WORKER_DID_NOT_START = "Python worker failed to connect back"
+"""Spark gives a Python worker of a streaming source ten seconds, whatever is configured."""
 QUIET_LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -67,7 +74,69 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={logging.as_uri()}"
         for setting, value in {**settings, **(conf or {})}.items():
             builder = builder.config(setting, value)
+        _silence_accumulators()
         return builder.getOrCreate()
+
+
+def _silence_accumulators() -> None:
+    """Their server prints a traceback when the JVM dies; that it died is told by whoever runs the query."""
+    from pyspark import accumulators
+
+    for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
+        server = getattr(accumulators, name, None)
+        if server is not None:
+            server.handle_error = lambda self, request, client_address: None
+
+
+def close(spark: "SparkSession") -> None:
+    """End the session and its JVM, whatever state they are in."""
+    process = _jvm(spark)
+    with contextlib.suppress(Exception):
+        if process is None or process.poll() is None:
+            spark.stop()
+    if process is not None:
+        assert process.stdin is not None
+        process.stdin.close()  # the JVM ends with it
+        try:
+            process.wait(JVM_END_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def spark_is_lost(spark: "SparkSession", error: BaseException) -> str | None:
+    """What happened to Spark itself, so that the same query may be started again; None where the query has failed: a
+    refusal of the sink, an error of the user's own code."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    process = _jvm(spark)
+    if process is not None:
+        if isinstance(error, OSError | EOFError | Py4JError) and not isinstance(error, Py4JJavaError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(JVM_END_TIMEOUT_SECONDS)  # its connections break a moment before it has ended
+        if (status := process.poll()) is not None:
+            return f"Spark's Java process has died ({_described_end(status)})"
+    if WORKER_DID_NOT_START in str(error) or _was_not_asked(str(error)):
+        return "Spark could not start a Python worker in time"
+    return None
+
+
+def _was_not_asked(text: str) -> bool:
+    """Spark asks a Python for its data sources, and takes it for an answer when that does not start in time."""
+    is_this_one = os.environ.get("PYSPARK_DRIVER_PYTHON") == sys.executable
+    return is_this_one and "DATA_SOURCE_NOT_FOUND" in text and "fencepost" in text
+
+
+def _jvm(spark: "SparkSession") -> "subprocess.Popen[bytes] | None":
+    """The process that PySpark has started; None where it runs inside one that somebody else has started."""
+    return getattr(spark.sparkContext._gateway, "proc", None)
+
+
+def _described_end(status: int) -> str:
+    try:
+        return signal.Signals(-status).name if status < 0 else f"exit code {status}"
+    except ValueError:
+        return f"signal {-status}"
 
 
 class Run:
@@ -135,9 +204,13 @@ class Run:
 def cause(error: BaseException) -> str:
     """The line of a failed query that says why: Spark wraps it in tracebacks, and adds its plans."""
     text = str(error).partition("=== Streaming Query ===")[0]
-    found = re.findall(r"^(?:: )?(?:[A-Za-z_]\w*\.)+([A-Z]\w+): (.+)$", text, re.MULTILINE)
-    own = [said for kind, said in found if not kind.startswith(("Py4J", "StreamingQuery", "Spark"))]
-    sparks = [said for kind, said in found if kind.startswith("Spark")]
+    found = re.findall(r"^(?:: )?((?:[A-Za-z_]\w*\.)*)([A-Z]\w+): (.+)$", text, re.MULTILINE)
+    own = [
+        said if module else f"{kind}: {said}"
+        for module, kind, said in found
+        if not kind.startswith(("Py4J", "StreamingQuery", "Spark")) and (module or hasattr(builtins, kind))
+    ]
+    sparks = [said for module, kind, said in found if module and kind.startswith("Spark")]
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     told = own[-1] if own else sparks[0] if sparks else first
     return re.sub(r"\s*SQLSTATE: \w+", "", told).strip()

@@ -1,6 +1,8 @@
 """A pipeline as a streaming query: its source, its function, and one transaction per micro-batch."""
 
 import dataclasses
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from fencepost.client.blocking import Admin
@@ -8,10 +10,10 @@ from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.values import ResourceType
 from fencepost.spark import batch_states
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.formats import Format, reading_format
+from fencepost.spark.formats import Format
 from fencepost.spark.markers import decide, newest
-from fencepost.spark.pipelines import InvalidPipeline, Pipeline
-from fencepost.spark.processing import output_formats, output_rows, tagged, union
+from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
+from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
 from fencepost.spark.shipping import ship
 from fencepost.wire.errors import ErrorCode
 
@@ -51,10 +53,10 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
     definition = pipeline.definition
     ship(spark)
     limits = record_limits(pipeline, options)
-    reading = reading_format(definition.format, definition.schema, definition.registry, definition.sources)
+    reading = input_formats(pipeline)
     process = Processor(pipeline, options, output_formats(pipeline), limits)
     writer = (
-        tagged(pipeline, source(pipeline, spark, options), reading)
+        tagged(pipeline, records(pipeline, spark, options), reading)
         .writeStream.foreachBatch(process)
         .outputMode(definition.output_mode)
         .queryName(pipeline.name)
@@ -67,8 +69,7 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
 
 def check_formats(pipeline: Pipeline) -> None:
     """Refuses formats that cannot be read or written, and schemas that the registry does not have."""
-    definition = pipeline.definition
-    reading_format(definition.format, definition.schema, definition.registry, definition.sources)
+    input_formats(pipeline)
     output_formats(pipeline)
 
 
@@ -93,19 +94,43 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
         decide(name, stored, query_id or "(new)", 0, adopt=options.adopt, held_term=None)
 
 
-def source(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "DataFrame":
+def records(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "dict[str, DataFrame]":
+    """The records of each source, by its name."""
+    return {name: _records(source, spark, options) for name, source in pipeline.definition.inputs.items()}
+
+
+def _records(source: Source, spark: "SparkSession", options: StartOptions) -> "DataFrame":
     reader = (
         spark.readStream.format(options.source_format)
         .option("kafka.bootstrap.servers", options.bootstrap_servers)
-        .option("subscribe", ",".join(pipeline.definition.sources))
-        .option("startingOffsets", options.starting_offsets)
+        .option("startingOffsets", starting_offsets(options.starting_offsets, source))
         .option("includeHeaders", "true")
     )
+    if source.pattern is None:
+        reader = reader.option("subscribe", ",".join(source.topics))
+    else:
+        reader = reader.option("subscribePattern", source.pattern)
     for name, value in options.kafka.items():
         reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
     if options.rows_per_batch_max is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(options.rows_per_batch_max))
-    return reader.options(**options.source_options).load()
+    return reader.options(**options.source_options).options(**source.options).load()
+
+
+def starting_offsets(text: str, source: Source) -> str:
+    """Of Spark's JSON each source gets the part about its own topics; it would refuse the rest."""
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(given, dict):
+        return text
+    own = {
+        topic: offsets
+        for topic, offsets in given.items()
+        if (topic in source.topics if source.pattern is None else re.fullmatch(source.pattern, topic))
+    }
+    return json.dumps(own) if own else "earliest"
 
 
 class Processor:
@@ -135,7 +160,7 @@ class Processor:
             name,
             bootstrap_servers=options.bootstrap_servers,
             kafka=options.kafka,
-            transaction_timeout_ms=options.transaction_timeout_ms,
+            transaction_timeout_ms=options.transaction_timeout_ms or self._pipeline.definition.transaction_timeout_ms,
             max_writers=options.max_writers,
             adopt=options.adopt,
             checkpoint=options.checkpoint,
@@ -144,7 +169,10 @@ class Processor:
                 frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
                 if frames:
                     opened.write(union(frames))
-        rows_out = opened.committed.record_count if opened.committed is not None else 0
+        rows_out: dict[str, int] = {}
+        if opened.committed is not None:
+            for where, count in opened.committed.records.items():
+                rows_out[where.topic] = rows_out.get(where.topic, 0) + count
         batch_states.leave(name, replayed=opened.replayed, rows_out=rows_out)
 
 

@@ -5,14 +5,14 @@ import datetime
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.spark.dead_letters import HEADERS_TYPE, REASON
-from fencepost.spark.formats import Format, reading_format
-from fencepost.spark.pipelines import InvalidPipeline, Pipeline
-from fencepost.spark.processing import output_formats, output_rows, tagged, union
+from fencepost.spark.formats import Format
+from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
+from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,30 @@ RECORDS_SCHEMA = (
 # Kafka's default for max.message.bytes, less its overhead.
 TEST_LIMIT_BYTES = 1_048_588
 TEST_TIME = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+Batch = Sequence[Any] | Mapping[str, Sequence[Any]]
+OFFSETS_PER_BATCH = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A row of input with what else its record has. `topic` is needed only for a source of several topics."""
+
+    value: Any
+    key: bytes | str | None = None
+    headers: Sequence[tuple[str, bytes | None]] | None = None
+    topic: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class InputRecord:
+    """As it is in the topic."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +76,9 @@ class Tested(dict[str, list[Any]]):
         self.dead_letters = [] if dead_letter is None else records[dead_letter]
 
 
-def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Sequence[Any]]) -> Tested:
+def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Batch]) -> Tested:
     definition = pipeline.definition
-    reading = reading_format(definition.format, definition.schema, definition.registry, definition.sources)
-    writing = output_formats(pipeline)
+    reading, writing = input_formats(pipeline), output_formats(pipeline)
     limits = dict.fromkeys(definition.topics, TEST_LIMIT_BYTES)
     collected: dict[str, list[Written]] = {topic: [] for topic in definition.topics}
 
@@ -64,8 +87,8 @@ def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Sequen
         for row in union(frames).collect():
             collected[row["topic"]].append(_written(row, writing.get(row["topic"])))
 
-    made = [_records(pipeline, spark, rows, at) for at, rows in enumerate(batches)]
-    if pipeline.stateful_step is None:
+    made = [_records(pipeline, spark, batch, at) for at, batch in enumerate(batches)]
+    if pipeline.stream_step is None:
         for records in made:
             process(tagged(pipeline, records, reading))
     else:
@@ -73,46 +96,80 @@ def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Sequen
     return Tested(collected, definition.dead_letter)
 
 
-def _records(pipeline: Pipeline, spark: "SparkSession", rows: Sequence[Any], batch: int) -> "DataFrame":
-    topic = pipeline.definition.sources[0]
-    values = [encoded_row(pipeline, row) for row in rows]
-    base = batch * 1_000_000
-    data = [(None, value, topic, 0, base + at, TEST_TIME, 0, None) for at, value in enumerate(values)]
-    return spark.createDataFrame(data, RECORDS_SCHEMA)
+def _records(pipeline: Pipeline, spark: "SparkSession", batch: Batch, number: int) -> "dict[str, DataFrame]":
+    inputs = list(pipeline.definition.inputs)
+    by_source = batch if isinstance(batch, Mapping) else {inputs[0]: batch}
+    unknown = [name for name in by_source if name not in inputs]
+    if unknown or (len(inputs) > 1 and not isinstance(batch, Mapping)):
+        raise InvalidPipeline(
+            f"a batch of pipeline {pipeline.name} is a dict from source to rows", f"its sources: {', '.join(inputs)}"
+        )
+    frames = {}
+    for name in inputs:
+        data = [
+            (record.key, record.value, record.topic, 0, offset, TEST_TIME, 0, record.headers and [*record.headers])
+            for offset, record in enumerate(
+                input_records(pipeline, name, by_source.get(name, ())), number * OFFSETS_PER_BATCH
+            )
+        ]
+        frames[name] = spark.createDataFrame(data, RECORDS_SCHEMA)
+    return frames
 
 
-def encoded_row(pipeline: Pipeline, row: Any) -> bytes | None:
-    """A row of input as a record's value."""
+def input_records(pipeline: Pipeline, name: str, rows: Sequence[Any]) -> list[InputRecord]:
+    """Rows of a source as records."""
+    source = pipeline.definition.inputs[name]
+    made = []
+    for row in rows:
+        given = row if isinstance(row, Record) else Record(row)
+        topic = given.topic or (source.topics[0] if source.topics else None)
+        if topic is None:
+            raise InvalidPipeline(
+                f"the rows of source {name} need a topic that {source.pattern!r} matches", "give Record(row, topic=...)"
+            )
+        key = given.key.encode() if isinstance(given.key, str) else given.key
+        made.append(InputRecord(topic, key, _encoded(pipeline, source, given.value), given.headers))
+    return made
+
+
+def _encoded(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
     if row is None or isinstance(row, bytes):
         return row
     if isinstance(row, str):
         return row.encode()
-    if pipeline.definition.format == "json" and pipeline.definition.registry is None:
+    if source.format == "json" and pipeline.definition.registry is None:
         return json.dumps(row, default=str).encode()
-    if pipeline.definition.format == "avro" and pipeline.definition.registry is None:
+    if source.format == "avro" and pipeline.definition.registry is None:
         from fencepost.spark.avro import encode_datum, parse_schema
 
-        return encode_datum(parse_schema(pipeline.definition.schema), row)
+        return encode_datum(parse_schema(source.schema), row)
     raise InvalidPipeline(
         f"test rows of pipeline {pipeline.name} must be bytes", "only JSON and Avro without a registry take dicts"
     )
 
 
 def _stream(
-    pipeline: Pipeline, spark: "SparkSession", batches: "Sequence[DataFrame]", reading: Format, process: Any
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    batches: "Sequence[Mapping[str, DataFrame]]",
+    reading: Mapping[str, Format],
+    process: Any,
 ) -> None:
-    """State needs a real query: each batch is a file, and a file is a micro-batch."""
+    """State needs a real query: each batch is a file of each source, and a file is a micro-batch."""
     with tempfile.TemporaryDirectory(prefix="fencepost-test-") as directory:
-        for at, records in enumerate(batches):
-            records.coalesce(1).write.parquet(f"{directory}/made/{at}")
-            part = next(Path(directory, "made", str(at)).glob("*.parquet"))
-            target = Path(directory, "in", f"{at:09}.parquet")
-            target.parent.mkdir(exist_ok=True)
-            part.rename(target)
-            os.utime(target, (1_000_000_000 + at, 1_000_000_000 + at))
-        stream = spark.readStream.schema(RECORDS_SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{directory}/in")
+        streams = {}
+        for name in pipeline.definition.inputs:
+            files = Path(directory, "in", name)
+            files.mkdir(parents=True)
+            for at, records in enumerate(batches):
+                made = Path(directory, "made", name, str(at))
+                records[name].coalesce(1).write.parquet(str(made))
+                target = files / f"{at:09}.parquet"
+                next(made.glob("*.parquet")).rename(target)
+                os.utime(target, (1_000_000_000 + at, 1_000_000_000 + at))
+            streams[name] = spark.readStream.schema(RECORDS_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(files))
         query = (
-            tagged(pipeline, stream, reading)
+            tagged(pipeline, streams, reading)
             .writeStream.foreachBatch(process)
             .outputMode(pipeline.definition.output_mode)
             .option("checkpointLocation", f"{directory}/checkpoint")

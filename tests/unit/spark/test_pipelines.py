@@ -1,5 +1,8 @@
 """Pipelines as far as they need no Spark: declarations, the gate between batches, progress, the audit."""
 
+import re
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -7,13 +10,15 @@ from typing import Any
 import pytest
 
 from fencepost.cli.demo_audit import judge
+from fencepost.cli.run_again import delay_seconds
 from fencepost.spark import batch_states
 from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.pipelines import Output, pipeline
+from fencepost.spark.pipelines import Output, Source, pipeline
 from fencepost.spark.progress import progress_of
 from fencepost.spark.registry import SchemaRegistry, as_registry
-from fencepost.spark.running import cause
+from fencepost.spark.running import cause, spark_is_lost
+from fencepost.spark.starting import starting_offsets
 
 
 def declared(**given: Any) -> Any:
@@ -46,6 +51,56 @@ def test_a_function_must_take_the_batch_and_perhaps_once() -> None:
     assert declared()(lambda batch, limit=3: batch).wants_once is False
     with pytest.raises(FencepostSparkError, match="takes 3 arguments"):
         declared()(lambda batch, once, more: batch)
+
+
+ORDERS = Source("orders", schema="id string")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"sources": {}}, "has no source"),
+        ({"sources": {"orders": ORDERS}, "schema": "id string"}, "what else is said of a source"),
+        ({"sources": {"my-orders": ORDERS}}, "'my-orders' cannot be the name"),
+        ({"sources": {"once": ORDERS}}, "'once' cannot be the name"),
+        ({"sources": {"orders": Source(schema="id string")}}, "one of topic and pattern is needed"),
+        ({"sources": {"orders": Source("orders", pattern="o.*")}}, "one of topic and pattern is needed"),
+        ({"sources": {"orders": Source(pattern="o(")}}, "is no regular expression"),
+        ({"sources": {"orders": Source(pattern="inv.*")}}, "matches invoices, which the pipeline writes"),
+        ({"sources": {"orders": ORDERS, "again": ORDERS}}, "reads orders twice"),
+        ({"sources": {"orders": ORDERS}, "sql": "SELECT * FROM {order}"}, "the SQL names {order}"),
+        ({"sources": {"orders": ORDERS}, "sql": {"x": "SELECT 1"}}, "has SQL for 'x'"),
+        ({"sources": {"orders": ORDERS}, "outputs": ["a", "b"], "sql": "SELECT 1"}, "several outputs and one SQL text"),
+        ({"sources": {"orders": ORDERS}, "stream_sql": "SELECT 1", "sql": "SELECT * FROM {orders}"}, "{orders}"),
+    ],
+)
+def test_sources_and_sql_that_cannot_be_are_refused_at_once(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(FencepostSparkError, match=re.escape(told)):
+        pipeline("shop", **{"outputs": ["invoices"], **given})
+
+
+def test_with_several_sources_parameters_are_their_names() -> None:
+    def declared_over(function: Any) -> Any:
+        sources = {"orders": ORDERS, "payments": Source("payments", schema="id string")}
+        return pipeline("shop", sources=sources, outputs=["invoices"])(function)
+
+    declared_over(lambda payments, once, orders: None).check_arguments()
+    with pytest.raises(FencepostSparkError, match=r"takes \(orders, other\).*rows of each source by name"):
+        declared_over(lambda orders, other: None).check_arguments()
+    with_step = declared_over(lambda rows, once: None)
+    with pytest.raises(FencepostSparkError, match=r"stream step of pipeline shop takes \(orders\)"):
+        with_step.stream(lambda orders: None)
+    with_step.stream(lambda orders, payments: None)
+    with_step.check_arguments()
+    assert with_step.wants_once
+
+
+def test_each_source_gets_its_part_of_the_starting_offsets() -> None:
+    given = '{"orders": {"0": 5}, "returns.eu": {"0": 7}}'
+    assert starting_offsets(given, ORDERS) == '{"orders": {"0": 5}}'
+    assert starting_offsets(given, Source(pattern="returns.*")) == '{"returns.eu": {"0": 7}}'
+    assert starting_offsets(given, Source("others")) == "earliest"
+    assert starting_offsets("latest", ORDERS) == "latest"
 
 
 def test_a_pipeline_is_still_the_function_it_was_made_from() -> None:
@@ -102,7 +157,7 @@ def test_a_closed_gate_holds_the_next_batch_until_the_run_ends() -> None:
     batch_states.enter("gated", 0)
     assert batch_states.is_inside("gated")
     batch_states.close_gate("gated")
-    batch_states.leave("gated", replayed=False, rows_out=7)
+    batch_states.leave("gated", replayed=False, rows_out={"invoices": 5, "shipments": 2})
     outcome: list[str] = []
 
     def next_batch() -> None:
@@ -117,7 +172,23 @@ def test_a_closed_gate_holds_the_next_batch_until_the_run_ends() -> None:
     waiting.join()
     assert outcome == ["pipeline gated was stopped before batch 1 began"]
     state = batch_states.state("gated")
-    assert (state.batch, state.transaction, state.committed, state.rows_out) == (0, "committed", 1, 7)
+    assert (state.batch, state.transaction) == (0, "committed")
+    assert batch_states.outcome("gated", 0).rows_out == {"invoices": 5, "shipments": 2}
+    assert batch_states.outcome("gated", 1).transaction == "none"
+
+
+def test_progress_tells_the_rows_of_each_batch_even_if_later_ones_have_ended_meanwhile() -> None:
+    batch_states.reset("counting")
+    for batch, rows_out in enumerate(({"invoices": 5, "shipments": 5}, {"invoices": 3}, {})):
+        batch_states.enter("counting", batch)
+        batch_states.leave("counting", replayed=batch == 2, rows_out=rows_out)
+    reports = [SimpleNamespace(batchId=batch, numInputRows=7, sources=[], batchDuration=9) for batch in range(3)]
+    told = [progress_of("counting", report) for report in reports]
+    assert [each.rows_out for each in told] == [10, 3, 0]
+    assert [each.transaction for each in told] == ["committed", "committed", "skipped"]
+    assert told[0].rows_by_topic == {"invoices": 5, "shipments": 5}
+    assert told[1].committed_at_ms is not None
+    assert told[2].committed_at_ms is None
 
 
 def test_progress_tells_the_lag_over_all_partitions() -> None:
@@ -131,6 +202,28 @@ def test_progress_tells_the_lag_over_all_partitions() -> None:
     silent = SimpleNamespace(latestOffset=None, endOffset="{}")
     reported = SimpleNamespace(batchId=3, numInputRows=4, sources=[silent], batchDuration=120)
     assert progress_of("lagging", reported).lag is None
+
+
+def test_restarts_wait_longer_each_time_and_are_bounded() -> None:
+    assert [delay_seconds(failures, 7) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 30, 30, None]
+    assert delay_seconds(1, 0) is None
+
+
+def test_only_what_happened_to_spark_itself_is_worth_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)))
+        slow = "Python worker failed to connect back"
+        not_found = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: fencepost."
+        monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        assert spark_is_lost(spark, RuntimeError(f"[STREAM_FAILED] {slow}.")) is not None
+        assert spark_is_lost(spark, RuntimeError(not_found)) is not None
+        assert spark_is_lost(spark, RuntimeError("fencepost.spark.errors.BatchRefused: batch 3 ...")) is None
+        assert spark_is_lost(spark, ValueError("the rate of today is not known")) is None
+        monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/usr/bin/python-without-fencepost")
+        assert spark_is_lost(spark, RuntimeError(not_found)) is None
+        process.kill()
+        process.wait()
+        assert spark_is_lost(spark, ConnectionRefusedError()) == "Spark's Java process has died (SIGKILL)"
 
 
 def test_the_cause_of_a_failed_query_is_one_line() -> None:

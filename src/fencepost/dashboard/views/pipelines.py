@@ -45,7 +45,7 @@ async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> d
         return None
     row = page.watch.model.rows.get(name)
     endings = [] if row is None else list(row.endings)
-    commits = [each.completed_ms for each in endings if each.is_commit]
+    commits = [each for each in endings if each.is_commit]
     return {
         "pipeline": name,
         "group_id": name if has_group else None,
@@ -54,7 +54,8 @@ async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> d
         "state": None if row is None else row.state,
         "lag_min": least,
         "lag_max": most,
-        "last_commit_ms": commits[-1] if commits else None,
+        "last_commit_ms": commits[-1].completed_ms if commits else None,
+        "last_batch_took_ms": told.took_ms(commits[-1]) if commits else None,
         "transactional_ids": [name],
         "batches": told.batches(endings, batch, clients),
     }

@@ -33,6 +33,7 @@ function Pipeline({ row }) {
       <span class="end">${row.last_commit_ms ? `last commit ${moment(row.last_commit_ms)}` : "no commit seen"}</span></header>
     <dl class="facts">
       <div><dt>Batch</dt><dd>${count(row.batch)}</dd></div>
+      <div><dt>Last batch took</dt><dd>${age(row.last_batch_took_ms)}</dd></div>
       <div><dt>Records to read</dt><dd>${bounds(row.lag_min, row.lag_max)}</dd></div>
       <div><dt>Application</dt><dd>${row.application ?? "–"}</dd></div>
       <div><dt>Group</dt><dd>${row.group_id ? html`<a class="text"
