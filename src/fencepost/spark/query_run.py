@@ -13,6 +13,7 @@ from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
+from fencepost.spark.query_sources import reads_kafka
 from fencepost.spark.requirements import is_connect
 from fencepost.spark.run_producer import RunProducer
 
@@ -56,7 +57,8 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
     location = execution.resolvedCheckpointRoot()
     refuse_temporary(location)
     run_id = execution.runId().toString()
-    return QueryContext(query_id, run_id, execution.name(), context.applicationId, Checkpoint(location, spark))
+    found = Checkpoint(location, spark, reads_kafka=reads_kafka(execution))
+    return QueryContext(query_id, run_id, execution.name(), context.applicationId, found)
 
 
 def _connect_context(spark: Any, location: str | None) -> QueryContext:

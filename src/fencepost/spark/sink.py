@@ -5,12 +5,11 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self, Unpack
 
 from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.markers import Step
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
@@ -101,13 +100,14 @@ class Transaction:
                 protocol=settings.protocol,
             ),
         )
-        checkpoint, batch_id = context.checkpoint, self._batch_id
+        batch_id = self._batch_id
+        inputs = context.checkpoint.offsets(batch_id)  # Before data moves: what is not understood is refused.
         batch = Batch(
             query_id=context.query_id,
             batch_id=batch_id,
             group_id=settings.name,
             client_id=client_id(context.application_id, settings.name, str(batch_id)),
-            offsets=lambda outputs: _offsets(checkpoint, batch_id, outputs),
+            offsets=lambda outputs: inputs or marker_place(outputs),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
         while run.kept:
@@ -152,11 +152,6 @@ class Transaction:
 def client_id(application_id: str, name: str, batch: str) -> str:
     """What a broker shows for the transaction: who, which pipeline, which batch."""
     return f"spark/{application_id}/{name}/{batch}"
-
-
-def _offsets(checkpoint: Checkpoint, batch_id: int, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
-    found = checkpoint.offsets(batch_id)
-    return found or marker_place(outputs)
 
 
 def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
