@@ -211,6 +211,40 @@ def test_a_checkpoint_moves_from_sparks_source_and_back(
         assert sorted(collected.numbers) == list(range(number * 10 + 10))
 
 
+def test_a_topic_that_is_made_again_under_a_running_query_is_read_on(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path
+) -> None:
+    send(broker, topic, range(100))
+    collected = Collected()
+    rows = load(spark, broker, topic, startingOffsets="earliest", failOnDataLoss="false", maxOffsetsPerTrigger="200")
+    writer = rows.writeStream.foreachBatch(collected).option("checkpointLocation", str(tmp_path))
+
+    def started() -> Any:
+        query = writer.start()
+        query.processAllAvailable()
+        return query
+
+    query = run_again_if_spark_was_too_slow(started)
+    try:
+        assert sorted(collected.numbers) == list(range(100))
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.delete_topic(topic)
+            admin.create_topic(NewTopic(topic, 2))
+        send(broker, topic, range(1000, 1300))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(collected.numbers) == [*range(100), *range(1000, 1300)]
+    assert max(len(batch) for batch in collected.batches.values()) <= 200
+    # A batch that is replayed reads the same.
+    last = max(collected.batches)
+    before = collected.batches.pop(last)
+    (tmp_path / "commits" / str(last)).unlink()
+    (tmp_path / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    collected.run(rows, tmp_path)
+    assert collected.batches[last] == before
+
+
 def test_an_error_tells_a_user_what_to_do(spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException, StreamingQueryException
 

@@ -143,11 +143,18 @@ class FencepostStreamReader(TaskCode, DataSourceStreamReader, SupportsTriggerAva
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = offsets_of(start)
-        until = self._progress.end_of_batch(begin, _max_offsets(limit, self._options))
+        until, anew = self._progress.end_of_batch(begin, _max_offsets(limit, self._options))
         if start == self._initial:
-            return to_json(until, starts=begin)
+            return to_json(until, starts={**begin, **anew})
         # The same offset in other words would be a batch of its own.
-        return start if until == begin else to_json(until)
+        if until == begin and not anew:
+            return start
+        end = to_json(until, starts=anew)
+        if end == start:
+            # A new log that is as long as the one of the first batch: Spark would see nothing new.
+            longest = max(anew, key=lambda partition: until[partition] - anew[partition])
+            end = to_json({**until, longest: max(anew[longest], until[longest] - 1)}, starts=anew)
+        return end
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._progress.stop_at_what_is_there()
@@ -158,11 +165,10 @@ class FencepostStreamReader(TaskCode, DataSourceStreamReader, SupportsTriggerAva
         return to_json(self._progress.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        starts = starts_of(end)
-        if not starts:
-            if start == self._initial and not _is_certain(self._options.starting):
-                raise UnknownStart(self._options.starting)
-            starts = offsets_of(start)
+        stored = starts_of(end)
+        if not stored and start == self._initial and not _is_certain(self._options.starting):
+            raise UnknownStart(self._options.starting)
+        starts = {**offsets_of(start), **stored}
         return _tasks(self._options, self._progress.ranges(starts, offsets_of(end)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
