@@ -1,7 +1,7 @@
 """One run of one streaming query as the sink sees it, and the registry of runs: each has one producer identity.
 
 `foreachBatch` functions are pickled and copied, so nothing about a run can live in them; the registry is a module's
-variable of the process that makes the calls, keyed by (query id, run id).
+variable of the process that makes the calls, keyed by (query id, run id, name of the sink).
 """
 
 import atexit
@@ -84,20 +84,22 @@ class QueryRun:
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
     """That rows have named so far: looked up by the driver once, not by every task."""
+    ended_batch: int | None = None
+    """The last that was committed or found to be committed."""
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 
 
-_runs: dict[tuple[str, str], QueryRun] = {}
+_runs: dict[tuple[str, str, str], QueryRun] = {}
 _lock = threading.Lock()
 
 
-def run_of(key: tuple[str, str], make: Callable[[], RunProducer]) -> QueryRun:
+def run_of(key: tuple[str, str, str], make: Callable[[], RunProducer]) -> QueryRun:
     """The run, made when its first batch comes. Earlier runs of the same query are over."""
     with _lock:
         found = _runs.get(key)
         if found is None:
-            for old in [other for other in _runs if other[0] == key[0]]:
+            for old in [other for other in _runs if other[0] == key[0] and other[1] != key[1]]:
                 _close(_runs.pop(old))
             found = _runs[key] = QueryRun(make())
         return found
