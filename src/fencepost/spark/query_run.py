@@ -14,7 +14,7 @@ from typing import Any
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.query_sources import reads_kafka
-from fencepost.spark.requirements import is_connect
+from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
@@ -50,10 +50,7 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
     active = spark._jsparkSession.sharedState().activeStreamingQueries()
     execution = active.get(context._jvm.java.util.UUID.fromString(query_id))
     if "AsyncProgressTracking" in execution.getClass().getName():
-        raise NotSupported(
-            "asynchronous progress tracking is on, so Spark may replay batches with other rows",
-            "remove the option asyncProgressTrackingEnabled",
-        )
+        refuse_asynchronous_progress({"asyncProgressTrackingEnabled": "true"})
     location = execution.resolvedCheckpointRoot()
     refuse_temporary(location)
     run_id = execution.runId().toString()

@@ -5,7 +5,7 @@ before rows are read: Spark loads this module whenever it looks for data sources
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -60,6 +60,16 @@ class FencepostSource(DataSource):
 
     def reader(self, schema: StructType) -> "FencepostReader":
         return FencepostReader(self._parsed(schema, is_streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        from fencepost.spark.stream_writing import instead_of_stream_writer
+
+        raise instead_of_stream_writer(dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        from fencepost.spark.stream_writing import instead_of_writer
+
+        raise instead_of_writer(dict(self.options))
 
     def _parsed(self, schema: StructType, *, is_streaming: bool) -> SourceOptions:
         options = parse_source_options(dict(self.options), is_streaming=is_streaming)
