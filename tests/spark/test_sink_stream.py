@@ -12,6 +12,8 @@ from tests.support.extras import require_arrow
 require_arrow()
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from pyspark.errors import StreamingQueryException  # noqa: E402
+
 from fencepost.client import TopicPartition, TransactionProtocol  # noqa: E402
 from fencepost.client.partitioner import partition_of_key  # noqa: E402
 from fencepost.spark import exactly_once, transaction  # noqa: E402
@@ -103,6 +105,57 @@ def test_a_batch_that_spark_replays_is_not_written_again(scene: Scene) -> None:
         record.value or b"" for record in scene.committed(shipments)
     )
     assert sorted(int((record.value or b"").split()[0]) for record in after) == list(range(90))
+
+
+def test_a_batch_that_foreach_batch_leaves_out_does_not_stop_the_next(scene: Scene) -> None:
+    purchases, invoices = scene.create("purchases", 1), scene.create("invoices", 1)
+    sink = exactly_once(scene.name, scene.servers, topic=invoices)
+    seen: list[int] = []
+
+    def process(batch: Any, number: int) -> None:
+        seen.append(number)
+        if batch.isEmpty():
+            return
+        sink(batch, number)
+
+    scene.send(purchases, range(30))
+    # Batches of ten, of which the second has rows that the stream leaves out.
+    rows = scene.stream(purchases, maxOffsetsPerTrigger="10").select("key", "value")
+    rows = rows.where("cast(cast(value as string) as int) not between 10 and 19")
+    scene.run(rows, process)
+    assert len(seen) == 3
+    assert scene.numbers(invoices) == [*range(10), *range(20, 30)]
+    scene.send(purchases, range(10, 20))
+    scene.run(rows, process)
+    scene.send(purchases, range(30, 40))
+    # Nobody can see any more why the batch before was left out.
+    with pytest.raises(StreamingQueryException, match=r"if df\.isEmpty\(\): return.* return inside its block"):
+        scene.run(rows, process)
+    scene.run(rows, exactly_once(scene.name, scene.servers, topic=invoices, adopt="continue"))
+    assert scene.numbers(invoices) == [*range(10), *range(20, 40)]
+
+
+def test_two_sinks_in_one_batch_are_two_names_or_one_transaction(scene: Scene) -> None:
+    purchases, invoices, shipments = scene.create("purchases"), scene.create("invoices"), scene.create("shipments")
+    scene.send(purchases, range(20))
+    rows = scene.stream(purchases).select("key", "value")
+    names = [scene.name, scene.name]
+
+    def process(batch: Any, number: int) -> None:
+        exactly_once(names[0], scene.servers, topic=invoices)(batch, number)
+        exactly_once(names[1], scene.servers, topic=shipments)(batch, number)
+
+    with pytest.raises(
+        StreamingQueryException, match=r"one transaction per batch.* use transaction\(\) and write both"
+    ):
+        scene.run(rows, process)
+    assert scene.numbers(shipments) == []
+    # What the message offers makes up for it.
+    names[1] = f"{scene.name}-shipments"
+    scene.run(rows, process)
+    scene.send(purchases, range(20, 30))
+    scene.run(rows, process)
+    assert scene.numbers(invoices) == scene.numbers(shipments) == list(range(30))
 
 
 def random_udf() -> Any:

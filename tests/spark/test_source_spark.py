@@ -3,6 +3,7 @@ stopped, crash in their first batch, and change from one source to the other."""
 
 import contextlib
 import itertools
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
 from fencepost.client import Admin, Client, NewTopic, Producer  # noqa: E402
+from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
@@ -211,6 +213,40 @@ def test_a_checkpoint_moves_from_sparks_source_and_back(
         assert sorted(collected.numbers) == list(range(number * 10 + 10))
 
 
+def test_a_topic_that_is_made_again_under_a_running_query_is_read_on(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path
+) -> None:
+    send(broker, topic, range(100))
+    collected = Collected()
+    rows = load(spark, broker, topic, startingOffsets="earliest", failOnDataLoss="false", maxOffsetsPerTrigger="200")
+    writer = rows.writeStream.foreachBatch(collected).option("checkpointLocation", str(tmp_path))
+
+    def started() -> Any:
+        query = writer.start()
+        query.processAllAvailable()
+        return query
+
+    query = run_again_if_spark_was_too_slow(started)
+    try:
+        assert sorted(collected.numbers) == list(range(100))
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.delete_topic(topic)
+            admin.create_topic(NewTopic(topic, 2))
+        send(broker, topic, range(1000, 1300))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(collected.numbers) == [*range(100), *range(1000, 1300)]
+    assert max(len(batch) for batch in collected.batches.values()) <= 200
+    # A batch that is replayed reads the same.
+    last = max(collected.batches)
+    before = collected.batches.pop(last)
+    (tmp_path / "commits" / str(last)).unlink()
+    (tmp_path / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    collected.run(rows, tmp_path)
+    assert collected.batches[last] == before
+
+
 def test_an_error_tells_a_user_what_to_do(spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException, StreamingQueryException
 
@@ -218,3 +254,57 @@ def test_an_error_tells_a_user_what_to_do(spark: Any, broker: FencepostProcess, 
         load(spark, broker, topic, **{"kafka.securty.protocol": "SSL"})
     with pytest.raises(StreamingQueryException, match="topic 'nowhere' does not exist"):
         Collected().run(load(spark, broker, "nowhere"), tmp_path)
+
+
+def test_a_writer_is_told_the_line_to_write(spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark import write_stream
+
+    output = create(broker)
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "topic": output,
+        "checkpointLocation": str(tmp_path),
+    }
+    send(broker, topic, range(10))
+    rows = load(spark, broker, topic, startingOffsets="earliest").select("key", "value")
+    with pytest.raises(PySparkException, match=r"write_stream\(df, \*\*\{") as refused:
+        _finished(rows.writeStream.format("fencepost").options(**options).trigger(availableNow=True).start())
+    for name, value in options.items():
+        assert f"{name!r}: {value!r}" in str(refused.value)
+    batch = spark.range(1).selectExpr("cast(id as string) as value")
+    with pytest.raises(PySparkException, match=r"write_exactly_once\(df, .*topic='") as refused:
+        batch.write.format("fencepost").options(**options).mode("append").save()
+    assert broker.bootstrap_servers in str(refused.value)
+    shutil.rmtree(tmp_path)  # The query that was refused has left its id there.
+    run_again_if_spark_was_too_slow(
+        lambda: _finished(write_stream(rows, **options, name="numbers", trigger={"availableNow": True}))
+    )
+    read = spark.read.format("fencepost").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    assert sorted(int(row.value) for row in read.option("subscribe", output).load().collect()) == list(range(10))
+    close_runs()
+
+
+@pytest.mark.parametrize(
+    "trigger", [{"continuous": "1 second"}, {"realTime": "5 minutes"}], ids=["continuous", "real time"]
+)
+def test_triggers_without_micro_batches_start_nothing(
+    spark: Any, broker: FencepostProcess, topic: str, tmp_path: Path, trigger: dict[str, str]
+) -> None:
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark import exactly_once
+
+    send(broker, topic, range(10))
+    rows = load(spark, broker, topic, startingOffsets="earliest").select("key", "value")
+    output = create(broker)
+    sink = exactly_once(output, broker.bootstrap_servers, topic=output)
+    with pytest.raises(PySparkException):
+        query = (
+            rows.writeStream.foreachBatch(sink).trigger(**trigger).option("checkpointLocation", str(tmp_path)).start()
+        )
+        _finished(query)
+    with Admin(broker.bootstrap_servers) as admin:
+        assert admin.committed_offsets(output) == {}
+    close_runs()

@@ -12,7 +12,8 @@ TIMEOUT_SECONDS = patient(600)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)
-def test_the_sink_passes_its_tests_on_spark_3_5() -> None:
+@pytest.mark.parametrize("tests", ["test_sink_stream.py", "test_failure_signs.py"])
+def test_the_sink_passes_its_tests_on_spark_3_5(tests: str) -> None:
     set_up()
     python = BUILD / "venv35" / "bin" / "python"
     if not python.exists():
@@ -20,9 +21,8 @@ def test_the_sink_passes_its_tests_on_spark_3_5() -> None:
     asked = [python, "-c", "import pyspark; print(pyspark.__version__)"]
     version = subprocess.run(asked, capture_output=True, text=True)
     assert version.stdout.startswith("3.5."), version.stdout + version.stderr
-    tests = ["tests/spark/test_sink_stream.py", "-k", "fencepost"]
     done = subprocess.run(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", *tests],
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", f"tests/spark/{tests}", "-k", "not apache"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYSPARK_"))},
     )  # fmt: skip

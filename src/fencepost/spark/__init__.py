@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.spark.pipelines import Output, Source, pipeline
     from fencepost.spark.sink import exactly_once, transaction, write_exactly_once
+    from fencepost.spark.stream_writing import write_stream
 
-__all__ = ["Output", "Source", "exactly_once", "pipeline", "transaction", "write_exactly_once"]
+__all__ = ["Output", "Source", "exactly_once", "pipeline", "transaction", "write_exactly_once", "write_stream"]
 
 _HOMES = {
     "exactly_once": "sink",
     "transaction": "sink",
     "write_exactly_once": "sink",
+    "write_stream": "stream_writing",
     "pipeline": "pipelines",
     "Output": "pipelines",
     "Source": "pipelines",

@@ -23,29 +23,20 @@ from fencepost.spark.errors import (
     TransactionTimedOut,
     WriteFailed,
 )
+from fencepost.spark.failures import Failure, failure_of
 from fencepost.spark.markers import Decision, Step, decide, newest
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
+from fencepost.spark.skipped_batches import without_gap
 from fencepost.spark.waiting import SlotWatch
 
 _log = logging.getLogger("fencepost.spark")
 
 ATTEMPTS_MAX = 4
-_NO_PACKAGE = "No module named 'fencepost'"
 SLOTS_TIMEOUT_SECONDS = 60
-_CRASHES = (
-    "Python worker exited unexpectedly",
-    "Python worker failed to connect back",
-    "ExecutorLostFailure",
-    "FetchFailed",
-    "barrier ResultStage",
-    "Connection reset",
-    "EOFException",
-    "Could not read data",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,6 +49,8 @@ class Batch:
     client_id: str
     offsets: Callable[[Sequence[Output]], Mapping[TopicPartition, int]]
     """Where the inputs end; asked for when the outputs are known, because without an input one of them carries it."""
+    ends_before: Callable[[], Mapping[TopicPartition, int]] = dict
+    """Where the inputs of the batch before have ended, by the checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +73,10 @@ def refuse_members(group_id: str, members: Sequence[GroupMember]) -> None:
             f"group {group_id!r} has members ({who}); their commits would destroy the sink's",
             "stop these consumers, or give the sink another name",
         )
+
+
+class OwnRowsLost(Exception):
+    """What this attempt had kept went with an executor; the next attempt computes it again."""
 
 
 class Attempts:
@@ -114,7 +111,15 @@ class Attempts:
 
     def _decide(self, *, stable: bool) -> Decision:
         batch, run = self._batch, self._run
-        stored = newest(run.producer.committed(batch.group_id, stable=stable).values())
+        committed = run.producer.committed(batch.group_id, stable=stable)
+        stored = without_gap(
+            newest(committed.values()),
+            batch.query_id,
+            batch.batch_id,
+            is_of_this_run=run.term is not None,
+            recorded={partition: offset.offset for partition, offset in committed.items()},
+            ends_before=batch.ends_before,
+        )
         return decide(
             batch.group_id, stored, batch.query_id, batch.batch_id, adopt=self._settings.adopt, held_term=run.term
         )
@@ -172,6 +177,10 @@ class Attempts:
             if announced:
                 producer.add(announced)
             return written(kept, writers, producer.handle())
+        except Exception as error:
+            if failure_of(error) is Failure.KEPT_ROWS_LOST:
+                raise OwnRowsLost from error
+            raise
         finally:
             release(kept)
 
@@ -222,7 +231,7 @@ class Attempts:
         timed_out = seconds * 1000 >= self._run.producer.timeout_ms
         if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
             raise self._timed_out() from error
-        if _NO_PACKAGE in str(error):
+        if failure_of(error) is Failure.NO_PACKAGE:
             raise RequirementNotMet(
                 "the Python of the executors does not have fencepost",
                 "install it there, or, where they run on this machine, set PYSPARK_PYTHON to the Python of this driver",
@@ -261,8 +270,7 @@ def _is_worth_another_attempt(error: Exception) -> bool:
         return error.is_retriable  # A broker that is away for a moment, for example.
     if isinstance(error, FencepostSparkError):
         return False
-    text = str(error)
-    return any(crash in text for crash in _CRASHES)
+    return isinstance(error, OwnRowsLost) or failure_of(error) is Failure.PROCESS_LOST
 
 
 def _first_line(error: Exception) -> str:

@@ -12,9 +12,13 @@ from urllib.parse import unquote, urlparse
 
 from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import FencepostSparkError, NotSupported
+from fencepost.spark.source_offsets import STARTS
 
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 _VERSION = re.compile(r"v(\d+)")
+_NAMED_SOURCE = re.compile(r"[A-Za-z0-9_]+:(.*)")
+"""A source in the second format: by its number, or by the name that `readStream.name()` gave it."""
+NEWEST_VERSION = 2
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -28,9 +32,11 @@ def refuse_temporary(location: str) -> None:
 
 
 class Checkpoint:
-    def __init__(self, location: str, spark: Any = None) -> None:
+    def __init__(self, location: str, spark: Any = None, *, reads_kafka: bool = False) -> None:
+        """`reads_kafka`: a source of the query is known to, so the offsets must not be missing."""
         self.location = location.rstrip("/")
         self._spark = spark
+        self._reads_kafka = reads_kafka
 
     def query_id(self) -> str:
         return str(json.loads(self._read("metadata"))["id"])
@@ -48,7 +54,7 @@ class Checkpoint:
 
     def offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         """Where the batch ends, of all its sources that look like Kafka; the smaller where two read one partition."""
-        return parse_offsets(self._read(f"offsets/{batch_id}"))
+        return parse_offsets(self._read(f"offsets/{batch_id}"), reads_kafka=self._reads_kafka)
 
     def _read(self, name: str) -> str:
         parsed = urlparse(self.location)
@@ -72,30 +78,65 @@ class Checkpoint:
             stream.close()
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Spark's offset log: a version, the batch's metadata, then one line per source."""
+def parse_offsets(text: str, *, reads_kafka: bool = False) -> dict[TopicPartition, int]:
+    """Spark's offset log, first or second format: a version, the batch's metadata, then one line per source.
+
+    The first format has the sources in their order, the second (`spark.sql.streaming.offsetLog.formatVersion=2`) in any
+    order, each line with the name of its source in front. With `reads_kafka` it raises if no line has offsets of Kafka:
+    a batch whose input offsets are not understood must not be committed without them.
+    """
     lines = text.splitlines()
-    if not lines or not _VERSION.fullmatch(lines[0].strip()):
-        raise FencepostSparkError(f"this is not an offset log of Spark: {text[:80]!r}")
+    version = _version(lines[0].strip() if lines else "")
+    sources = [_source_offsets(_without_name(line) if version > 1 else line) for line in lines[2:]]
+    if reads_kafka and all(offsets is None for offsets in sources):
+        raise NotSupported(
+            f"a source of the query reads Kafka, but its offsets are not understood: {' '.join(lines[2:])[:200]!r}",
+            "fencepost does not know how this version of Spark writes its offset log; use one that it supports",
+        )
     merged: dict[TopicPartition, int] = {}
-    for line in lines[2:]:
-        for partition, offset in _source_offsets(line).items():
+    for offsets in sources:
+        for partition, offset in (offsets or {}).items():
             merged[partition] = min(offset, merged.get(partition, offset))
     return merged
 
 
-def _source_offsets(line: str) -> dict[TopicPartition, int]:
-    """`{"topic": {"0": 12}}`; anything else is another kind of source."""
+def _without_name(line: str) -> str:
+    found = _NAMED_SOURCE.fullmatch(line)
+    return line if found is None else found[1]
+
+
+def _version(line: str) -> int:
+    found = _VERSION.fullmatch(line)
+    if found is None:
+        raise FencepostSparkError(f"this is not an offset log of Spark: {line[:80]!r}")
+    version = int(found[1])
+    if version > NEWEST_VERSION:
+        raise NotSupported(
+            f"Spark's offset log has format {version}, and formats up to {NEWEST_VERSION} are understood",
+            "set spark.sql.streaming.offsetLog.formatVersion=2 for a new checkpoint, or use a version of Spark that "
+            "fencepost supports",
+        )
+    return version
+
+
+def _source_offsets(line: str) -> dict[TopicPartition, int] | None:
+    """`{"topic": {"0": 12}}`, or `-` of a source that has read nothing yet; None is another kind of source."""
+    if line == "-":
+        return {}
     try:
         found = json.loads(line)
     except ValueError:
-        return {}
+        return None
+    if not isinstance(found, dict):
+        return None
     offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in found.items() if isinstance(found, dict) else ():
-        if not _TOPIC.fullmatch(topic) or not isinstance(partitions, dict):
+    for topic, partitions in found.items():
+        if topic.startswith(STARTS):
             continue
+        if not _TOPIC.fullmatch(topic) or not isinstance(partitions, dict):
+            return None
         for partition, offset in partitions.items():
             if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
-                return {}
+                return None
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets

@@ -95,9 +95,17 @@ def _refusal(group_id: str, stored: Marker | None, query_id: str, batch_id: int)
             f"two checkpoints use the same name, or the checkpoint is new; use another name, or {adopt} "
             "(rows that the other query has written and this one reads again are written twice)",
         )
-    what = "rows would be written twice" if stored.batch_id > batch_id else "rows would be missing"
+    if stored.batch_id < batch_id:
+        return BatchRefused(
+            f"batch {batch_id} comes next, but group {group_id!r} holds batch {stored.batch_id} of this query: what "
+            "was read since may be missing",
+            "if foreachBatch returned without a transaction (`if df.isEmpty(): return`), open one for every batch and "
+            "return inside its block; otherwise offsets of the group were lost, or the checkpoint was restored from a "
+            f"copy. If nothing is missing, {adopt}",
+        )
     return BatchRefused(
-        f"batch {batch_id} comes next, but group {group_id!r} holds batch {stored.batch_id} of this query: {what}",
+        f"batch {batch_id} comes next, but group {group_id!r} holds batch {stored.batch_id} of this query: rows "
+        "would be written twice",
         f"the checkpoint was restored from a copy or damaged; restore the one that ends with batch {stored.batch_id}, "
         f"or, {adopt}",
     )

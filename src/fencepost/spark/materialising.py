@@ -4,12 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.spark.failures import Failure, failure_of
 from fencepost.spark.requirements import is_connect
 
 _log = logging.getLogger("fencepost.spark")
 
-ATTEMPTS_MAX = 3
-_LOST = ("Checkpoint block", "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
+ATTEMPTS_MAX = 8
+"""Each executor that is lost may cost one."""
 
 
 def materialised(frame: Any) -> Any:
@@ -34,6 +35,15 @@ def again_if_kept_rows_were_lost(process: Callable[[], None]) -> None:
         try:
             return process()
         except Exception as error:
-            if attempt == ATTEMPTS_MAX or not any(text in str(error) for text in _LOST):
+            if attempt == ATTEMPTS_MAX or not _is_of_lost_rows(error):
                 raise
-            _log.warning("rows that an executor had kept were lost with it: the batch begins anew")
+            _log.warning("rows that an executor had kept were lost with it: the batch begins anew (%d)", attempt)
+
+
+def _is_of_lost_rows(error: BaseException | None) -> bool:
+    """Also where it is the cause of what was raised."""
+    while error is not None:
+        if failure_of(error) is Failure.KEPT_ROWS_LOST:
+            return True
+        error = error.__cause__
+    return False

@@ -1,7 +1,7 @@
 """One run of one streaming query as the sink sees it, and the registry of runs: each has one producer identity.
 
 `foreachBatch` functions are pickled and copied, so nothing about a run can live in them; the registry is a module's
-variable of the process that makes the calls, keyed by (query id, run id).
+variable of the process that makes the calls, keyed by (query id, run id, name of the sink).
 """
 
 import atexit
@@ -13,7 +13,8 @@ from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
-from fencepost.spark.requirements import is_connect
+from fencepost.spark.query_sources import reads_kafka
+from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
@@ -49,14 +50,12 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
     active = spark._jsparkSession.sharedState().activeStreamingQueries()
     execution = active.get(context._jvm.java.util.UUID.fromString(query_id))
     if "AsyncProgressTracking" in execution.getClass().getName():
-        raise NotSupported(
-            "asynchronous progress tracking is on, so Spark may replay batches with other rows",
-            "remove the option asyncProgressTrackingEnabled",
-        )
+        refuse_asynchronous_progress({"asyncProgressTrackingEnabled": "true"})
     location = execution.resolvedCheckpointRoot()
     refuse_temporary(location)
     run_id = execution.runId().toString()
-    return QueryContext(query_id, run_id, execution.name(), context.applicationId, Checkpoint(location, spark))
+    found = Checkpoint(location, spark, reads_kafka=reads_kafka(execution))
+    return QueryContext(query_id, run_id, execution.name(), context.applicationId, found)
 
 
 def _connect_context(spark: Any, location: str | None) -> QueryContext:
@@ -82,20 +81,22 @@ class QueryRun:
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
     """That rows have named so far: looked up by the driver once, not by every task."""
+    ended_batch: int | None = None
+    """The last that was committed or found to be committed."""
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 
 
-_runs: dict[tuple[str, str], QueryRun] = {}
+_runs: dict[tuple[str, str, str], QueryRun] = {}
 _lock = threading.Lock()
 
 
-def run_of(key: tuple[str, str], make: Callable[[], RunProducer]) -> QueryRun:
+def run_of(key: tuple[str, str, str], make: Callable[[], RunProducer]) -> QueryRun:
     """The run, made when its first batch comes. Earlier runs of the same query are over."""
     with _lock:
         found = _runs.get(key)
         if found is None:
-            for old in [other for other in _runs if other[0] == key[0]]:
+            for old in [other for other in _runs if other[0] == key[0] and other[1] != key[1]]:
                 _close(_runs.pop(old))
             found = _runs[key] = QueryRun(make())
         return found

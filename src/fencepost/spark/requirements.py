@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,31 @@ def refuse_dynamic_allocation(spark: Any) -> None:
             "dynamic allocation is on, and Spark runs no barrier stage under it",
             "set spark.dynamicAllocation.enabled=false and give the job a fixed number of executors",
         )
+
+
+def refuse_trigger(trigger: Mapping[str, Any]) -> None:
+    """Of what `DataStreamWriter.trigger` takes."""
+    if trigger.get("continuous") is not None:
+        raise NotSupported(
+            "the continuous trigger has no micro-batches, so there is nothing that could be one transaction",
+            "use processingTime='1 second', or availableNow=True",
+        )
+    if trigger.get("realTime") is not None:
+        raise NotSupported(
+            "in real-time mode rows are written before Spark has noted what was read, so they could not be one "
+            "transaction with it, and Spark runs no Python sink in it",
+            "use processingTime='1 second', or availableNow=True",
+        )
+
+
+def refuse_asynchronous_progress(options: Mapping[str, Any]) -> None:
+    """Of what `DataStreamWriter.option` takes."""
+    for name, value in options.items():
+        if name.lower() == "asyncprogresstrackingenabled" and str(value).lower() == "true":
+            raise NotSupported(
+                "asynchronous progress tracking is on, so Spark may replay batches with other rows",
+                "remove the option asyncProgressTrackingEnabled",
+            )
 
 
 def slots(spark: Any) -> int | None:

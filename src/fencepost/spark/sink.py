@@ -5,13 +5,12 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self, Unpack
 
 from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.errors import FencepostSparkError, NotSupported
 from fencepost.spark.markers import Step
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
@@ -92,7 +91,7 @@ class Transaction:
         ship(spark)
         context = query_context(spark, settings.checkpoint)
         run = run_of(
-            context.key,
+            (*context.key, settings.name),
             lambda: RunProducer(
                 settings.bootstrap_servers,
                 settings.name,
@@ -101,13 +100,22 @@ class Transaction:
                 protocol=settings.protocol,
             ),
         )
-        checkpoint, batch_id = context.checkpoint, self._batch_id
+        batch_id = self._batch_id
+        if run.ended_batch == batch_id:
+            raise NotSupported(
+                f"batch {batch_id} has been written under the name {settings.name!r} by an earlier call in this "
+                "foreachBatch: one transaction per batch",
+                "use transaction() and write both, so that they become visible together; or give each call a name of "
+                "its own, and each is exactly once by itself",
+            )
+        inputs = context.checkpoint.offsets(batch_id)  # Before data moves: what is not understood is refused.
         batch = Batch(
             query_id=context.query_id,
             batch_id=batch_id,
             group_id=settings.name,
             client_id=client_id(context.application_id, settings.name, str(batch_id)),
-            offsets=lambda outputs: _offsets(checkpoint, batch_id, outputs),
+            offsets=lambda outputs: inputs or marker_place(outputs),
+            ends_before=lambda: context.checkpoint.offsets(batch_id - 1),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
         while run.kept:
@@ -139,10 +147,12 @@ class Transaction:
         if self.replayed:
             self.committed = attempts.skip()
             self._run_plan()
-            return
-        if not self._outputs:
-            self._run_plan()
-        self.committed = attempts.write(self._outputs)
+        else:
+            if not self._outputs:
+                self._run_plan()
+            self.committed = attempts.write(self._outputs)
+        assert self._run is not None
+        self._run.ended_batch = self._batch_id
 
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
@@ -152,11 +162,6 @@ class Transaction:
 def client_id(application_id: str, name: str, batch: str) -> str:
     """What a broker shows for the transaction: who, which pipeline, which batch."""
     return f"spark/{application_id}/{name}/{batch}"
-
-
-def _offsets(checkpoint: Checkpoint, batch_id: int, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
-    found = checkpoint.offsets(batch_id)
-    return found or marker_place(outputs)
 
 
 def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:

@@ -5,7 +5,7 @@ before rows are read: Spark loads this module whenever it looks for data sources
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -60,6 +60,16 @@ class FencepostSource(DataSource):
 
     def reader(self, schema: StructType) -> "FencepostReader":
         return FencepostReader(self._parsed(schema, is_streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        from fencepost.spark.stream_writing import instead_of_stream_writer
+
+        raise instead_of_stream_writer(dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        from fencepost.spark.stream_writing import instead_of_writer
+
+        raise instead_of_writer(dict(self.options))
 
     def _parsed(self, schema: StructType, *, is_streaming: bool) -> SourceOptions:
         options = parse_source_options(dict(self.options), is_streaming=is_streaming)
@@ -143,11 +153,18 @@ class FencepostStreamReader(TaskCode, DataSourceStreamReader, SupportsTriggerAva
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = offsets_of(start)
-        until = self._progress.end_of_batch(begin, _max_offsets(limit, self._options))
+        until, anew = self._progress.end_of_batch(begin, _max_offsets(limit, self._options))
         if start == self._initial:
-            return to_json(until, starts=begin)
+            return to_json(until, starts={**begin, **anew})
         # The same offset in other words would be a batch of its own.
-        return start if until == begin else to_json(until)
+        if until == begin and not anew:
+            return start
+        end = to_json(until, starts=anew)
+        if end == start:
+            # A new log that is as long as the one of the first batch: Spark would see nothing new.
+            longest = max(anew, key=lambda partition: until[partition] - anew[partition])
+            end = to_json({**until, longest: max(anew[longest], until[longest] - 1)}, starts=anew)
+        return end
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._progress.stop_at_what_is_there()
@@ -158,11 +175,10 @@ class FencepostStreamReader(TaskCode, DataSourceStreamReader, SupportsTriggerAva
         return to_json(self._progress.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        starts = starts_of(end)
-        if not starts:
-            if start == self._initial and not _is_certain(self._options.starting):
-                raise UnknownStart(self._options.starting)
-            starts = offsets_of(start)
+        stored = starts_of(end)
+        if not stored and start == self._initial and not _is_certain(self._options.starting):
+            raise UnknownStart(self._options.starting)
+        starts = {**offsets_of(start), **stored}
         return _tasks(self._options, self._progress.ranges(starts, offsets_of(end)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

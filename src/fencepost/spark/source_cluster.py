@@ -7,7 +7,7 @@ from typing import Self
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import UnknownPartition, UnknownTopic
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel, TopicMetadata, TopicPartition
 from fencepost.spark.source_errors import InvalidSourceOption, UnmatchedTimestamp
 from fencepost.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
@@ -21,6 +21,8 @@ class SourceCluster:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._admin = Admin(options.bootstrap_servers, **options.client)
+        self.topic_ids: dict[str, bytes] = {}
+        """Of the topics that the last call of `partitions` has found."""
 
     def close(self) -> None:
         self._admin.close()
@@ -47,12 +49,8 @@ class SourceCluster:
             return set(subscription.partitions) - missing
         if subscription.pattern:
             pattern = re.compile(subscription.pattern)
-            return {
-                TopicPartition(topic.name, partition)
-                for topic in self._admin.list_topics()
-                if pattern.fullmatch(topic.name) and not topic.is_internal
-                for partition in topic.partitions
-            }
+            listed = self._admin.list_topics()
+            return self._of([topic for topic in listed if pattern.fullmatch(topic.name) and not topic.is_internal])
         return self._partitions_of(set(subscription.topics), frozenset(may_lack))
 
     def _partitions_of(self, names: set[str], may_lack: frozenset[str]) -> set[TopicPartition]:
@@ -69,6 +67,10 @@ class SourceCluster:
                 except UnknownTopic:
                     if name not in may_lack:
                         raise
+        return self._of(topics)
+
+    def _of(self, topics: list[TopicMetadata]) -> set[TopicPartition]:
+        self.topic_ids = {topic.name: topic.topic_id for topic in topics}
         return {TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -3,7 +3,8 @@
 Pure. The JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`, so that checkpoints can be taken over. One thing
 is added: the end of a query's first batch holds its start as well, under names that no topic can have. Spark does not
 store where a query of a Python source began; without this, a first batch that is replayed with `latest` would begin
-where the log ends by then.
+where the log ends by then. The same holds for partitions whose topic was made again: the batch does not begin where the
+one before has ended.
 """
 
 import math
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from fencepost.client.values import TopicPartition
 
 STARTS = "@start:"
-"""Before the name of a topic: the offsets that the first batch began with."""
+"""Before the name of a topic: the offsets that the batch begins with, if not where the one before has ended."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -29,7 +30,7 @@ def offsets_of(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def starts_of(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Where the first batch began, if this is its end."""
+    """Where the batch of this end began, as far as it is not where the one before has ended."""
     return offsets_of({name.removeprefix(STARTS): of for name, of in stored.items() if name.startswith(STARTS)})
 
 

@@ -27,6 +27,7 @@ class SourceProgress:
         self._clock = clock
         self._last_batch_at: float | None = None
         self._target: Offsets | None = None
+        self._topic_ids: dict[str, bytes] = {}
         self.latest: Offsets = {}
         """Where the logs ended when they were last looked at."""
 
@@ -37,18 +38,19 @@ class SourceProgress:
         """Trigger.AvailableNow: what comes later is for the next run."""
         self._target = self._cluster.latest(self._cluster.partitions())
 
-    def end_of_batch(self, start: Offsets, max_offsets: int | None) -> Offsets:
-        """Where the batch after `start` ends; `start` itself if there is nothing to do. None: all there is."""
-        until, new = self._available(start)
-        begin = {**new, **start}
+    def end_of_batch(self, start: Offsets, max_offsets: int | None) -> tuple[Offsets, Offsets]:
+        """Where the batch after `start` ends, `start` itself if there is nothing to do; and where it begins in
+        partitions that are others than before. `max_offsets` None: all there is."""
+        until, new, anew = self._available(start)
+        begin = {**new, **start, **anew}
         if max_offsets is None:
-            return until
+            return until, anew
         if self._target is None and self._is_too_little(begin, until):
-            return dict(start)
-        return limited(begin, until, max_offsets)
+            return dict(start), {}
+        return limited(begin, until, max_offsets), anew
 
-    def _available(self, start: Offsets) -> tuple[Offsets, Offsets]:
-        """The ends of all partitions, and the beginnings of those that are new."""
+    def _available(self, start: Offsets) -> tuple[Offsets, Offsets, Offsets]:
+        """The ends of all partitions, the beginnings of those that are new, and of those whose topic was made again."""
         if self._target is None:
             there = self._cluster.partitions(may_lack={partition.topic for partition in start})
             self.latest = self._cluster.latest(there)
@@ -58,14 +60,31 @@ class SourceProgress:
         if gone:
             self._report(f"Partitions {_names(gone)} have been deleted")
         until = dict(self.latest)
-        until.update(self._not_before(start, until))
-        return until, self._cluster.earliest(set(until) - set(start))
+        others = self._of_other_topics(start, until)
+        until.update(self._not_before({at: offset for at, offset in start.items() if at not in others}, until))
+        shorter = {at for at, offset in start.items() if at in until and until[at] < offset} - others
+        for partition in sorted(shorter):
+            self._report_shrunk(partition, start[partition], until[partition])
+        return (
+            until,
+            self._cluster.earliest(set(until) - set(start)),
+            self._cluster.earliest(others | shorter),
+        )
+
+    def _of_other_topics(self, start: Offsets, until: Offsets) -> set[TopicPartition]:
+        """Partitions whose topic was deleted and made again since this query has last looked, however long the new log
+        is. The ids of topics are not in Spark's checkpoint: a query that starts only sees that a log is shorter."""
+        before, self._topic_ids = self._topic_ids, dict(self._cluster.topic_ids)
+        changed = {topic for topic, known in before.items() if self._topic_ids.get(topic, known) != known}
+        for topic in sorted(changed):
+            self._report(f"Topic {topic} has been deleted and created again")
+        return {partition for partition in start if partition.topic in changed and partition in until}
 
     def _not_before(self, start: Offsets, until: Offsets) -> Offsets:
         """Ends that lie before the starts, put right where that is harmless.
 
         A checkpoint of a query that read uncommitted is ahead of the last stable offset, and a new leader may not know
-        yet how far its log is safe. A log that stays shorter is another one, and `ranges` reports it.
+        yet how far its log is safe. A log that stays shorter is another one.
         """
         behind = {partition for partition in start if until.get(partition, start[partition]) < start[partition]}
         fixed: Offsets = {}
@@ -104,13 +123,16 @@ class SourceProgress:
         for partition in sorted(end):
             first, until = begin[partition], end[partition]
             if first > until:
-                self._report(
-                    f"Partition {partition} offset was changed from {first} to {until}; either the start offset is set "
-                    "beyond the end of the log, or the topic was deleted and created again"
-                )
+                self._report_shrunk(partition, first, until)
                 first = min(self._cluster.earliest([partition])[partition], until)
             found.append(OffsetRange(partition.topic, partition.partition, first, until))
         return found
+
+    def _report_shrunk(self, partition: TopicPartition, start: int, end: int) -> None:
+        self._report(
+            f"Partition {partition} offset was changed from {start} to {end}; either the start offset is set "
+            "beyond the end of the log, or the topic was deleted and created again"
+        )
 
     def _report(self, reason: str) -> None:
         if self._options.fail_on_data_loss:

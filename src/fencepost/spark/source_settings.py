@@ -10,6 +10,14 @@ from typing import Any
 from fencepost.client.options import parse_options
 from fencepost.client.security import OPTION_NAMES as SECURITY_OPTIONS
 from fencepost.client.security import InvalidOption
+from fencepost.spark.kafka_options import (
+    KERBEROS,
+    KERBEROS_ADVICE,
+    OF_CONSUMERS,
+    OF_JAVAS_CLIENTS,
+    OF_PRODUCERS,
+    asks_for_kerberos,
+)
 from fencepost.spark.source_errors import InvalidSourceOption
 
 PREFIX = "kafka."
@@ -31,20 +39,9 @@ CLIENT_OPTIONS = (SECURITY_OPTIONS - {"sasl.oauthbearer.token.provider"}) | {
 }
 RENAMED = {"default.api.timeout.ms": "retry.timeout.ms"}
 
-WITHOUT_EFFECT = frozenset(
-    {
-        # Partitions are planned by Spark's driver: nothing here is a member of a group.
-        "group.id", "group.instance.id", "group.protocol", "session.timeout.ms", "heartbeat.interval.ms",
-        "max.poll.interval.ms", "max.poll.records", "partition.assignment.strategy", "exclude.internal.topics",
-        # A read knows where it ends, so it never waits for more bytes than there are.
-        "fetch.min.bytes", "fetch.max.bytes", "check.crcs", "allow.auto.create.topics",
-        # Of Java's sockets and metrics.
-        "receive.buffer.bytes", "send.buffer.bytes", "connections.max.idle.ms", "client.dns.lookup", "client.rack",
-        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms",
-        "socket.connection.setup.timeout.max.ms", "metric.reporters", "metrics.num.samples",
-        "metrics.recording.level", "metrics.sample.window.ms", "enable.metrics.push", "auto.include.jmx.reporter",
-    }
-)  # fmt: skip
+WITHOUT_EFFECT = (
+    OF_CONSUMERS | OF_JAVAS_CLIENTS | OF_PRODUCERS | {"acks", "enable.idempotence", "batch.size", "compression.type"}
+)
 
 REFUSED = {
     "auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify where to"
@@ -63,6 +60,10 @@ KNOWN = READING_OPTIONS | CLIENT_OPTIONS | WITHOUT_EFFECT | frozenset(RENAMED) |
 def client_options(given: Mapping[str, str]) -> dict[str, Any]:
     """What the client is given of the `kafka.*` options. Raises for what is not one, or is not understood."""
     wanted: dict[str, Any] = {}
+    if asks_for_kerberos(
+        {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+    ):
+        raise InvalidSourceOption(KERBEROS, KERBEROS_ADVICE)
     for full, value in given.items():
         if not full.startswith(PREFIX):
             continue

@@ -14,6 +14,7 @@ from fencepost.spark.formats import Format
 from fencepost.spark.markers import decide, newest
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
+from fencepost.spark.requirements import refuse_trigger
 from fencepost.spark.shipping import ship
 from fencepost.wire.errors import ErrorCode
 
@@ -50,6 +51,7 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
         raise InvalidPipeline(
             f"pipeline {pipeline.name} has no checkpoint", "give checkpoint= a directory that outlives the query"
         )
+    refuse_trigger(options.trigger)
     definition = pipeline.definition
     ship(spark)
     limits = record_limits(pipeline, options)

@@ -6,6 +6,7 @@ from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError
 from fencepost.spark.attempts import _is_worth_another_attempt
 from fencepost.spark.errors import WriteFailed
 from fencepost.wire.errors import ErrorCode
+from tests.unit.spark.java_exceptions import process_lost
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from fencepost.wire.errors import ErrorCode
         (BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "InitProducerId"), False),
         (ClientError("no"), False),
         (WriteFailed("no"), False),
-        (RuntimeError("Python worker exited unexpectedly (crashed)"), True),
+        (process_lost(), True),
         (ValueError("the user's own"), False),
     ],
 )

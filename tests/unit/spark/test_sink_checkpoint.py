@@ -18,6 +18,33 @@ def test_offsets_of_all_kafka_shaped_sources_are_merged_and_the_smaller_wins():
     }
 
 
+def test_the_second_format_names_its_sources_and_has_them_in_any_order():
+    lines = ['second:{"b": {"0": 5}, "@start:b": {"0": 0}}', "2:-", "clock:5", '0:{"a":{"0":7,"1":9}}']
+    text = HEAD.replace("v1", "v2") + "\n".join(lines)
+    assert parse_offsets(text, reads_kafka=True) == {
+        TopicPartition("a", 0): 7,
+        TopicPartition("a", 1): 9,
+        TopicPartition("b", 0): 5,
+    }
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(NotSupported, match=r"format 3, and formats up to 2.*formatVersion=2"):
+        parse_offsets(HEAD.replace("v1", "v3") + '{"a":{"0":5}}')
+
+
+@pytest.mark.parametrize("line", ['[{"a":{"0":5}}]', '0:{"a":{"0":5}}', '{"a":{"0":{"offset":5}}}'])
+def test_offsets_of_kafka_that_are_not_understood_are_not_left_out(line):
+    assert parse_offsets(HEAD + line) == {}
+    with pytest.raises(NotSupported, match="reads Kafka, but its offsets are not understood"):
+        parse_offsets(HEAD + line, reads_kafka=True)
+
+
+@pytest.mark.parametrize("line", ["-", "{}"], ids=["nothing read yet", "a pattern without topics"])
+def test_a_source_of_kafka_without_partitions_is_understood(line):
+    assert parse_offsets(HEAD + line + '\n{"logOffset":3}', reads_kafka=True) == {}
+
+
 def test_where_a_first_batch_began_is_not_an_offset_to_commit():
     assert parse_offsets(HEAD + '{"a":{"0":5},"@start:a":{"0":2}}') == {TopicPartition("a", 0): 5}
 

@@ -2,20 +2,21 @@
 
 import pytest
 
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
 from fencepost.spark.materialising import ATTEMPTS_MAX, again_if_kept_rows_were_lost
+from tests.unit.spark.java_exceptions import JobFailed, kept_rows_lost, process_lost
 
-LOST = "Job aborted due to stage failure: Checkpoint block rdd_5_0 not found! Either the executor ..."
 
-
-def processed(*outcomes: str | None) -> int:
-    """How often a batch was begun whose attempts fail with these texts, one after the other."""
+def processed(*outcomes: Exception | None) -> int:
+    """How often a batch was begun whose attempts fail with these, one after the other."""
     begun = 0
 
     def process() -> None:
         nonlocal begun
         begun += 1
-        if (text := outcomes[begun - 1]) is not None:
-            raise RuntimeError(text)
+        if (error := outcomes[begun - 1]) is not None:
+            raise error
 
     again_if_kept_rows_were_lost(process)
     return begun
@@ -23,11 +24,20 @@ def processed(*outcomes: str | None) -> int:
 
 def test_a_batch_begins_anew_when_kept_rows_were_lost() -> None:
     assert processed(None) == 1
-    assert processed(LOST, None) == 2
+    assert processed(kept_rows_lost(), None) == 2
+    assert processed(kept_rows_lost(), kept_rows_lost(), kept_rows_lost(), None) == 4
+
+
+def test_it_begins_anew_when_they_are_the_cause() -> None:
+    wrapped = LookupError("ours")
+    wrapped.__cause__ = kept_rows_lost()
+    assert processed(wrapped, None) == 2
 
 
 def test_it_does_not_begin_anew_for_ever_or_for_other_reasons() -> None:
-    with pytest.raises(RuntimeError, match="Checkpoint block"):
-        processed(*[LOST] * (ATTEMPTS_MAX + 1))
+    with pytest.raises(JobFailed):
+        processed(*[kept_rows_lost()] * (ATTEMPTS_MAX + 1))
+    with pytest.raises(JobFailed):
+        processed(process_lost(), None)
     with pytest.raises(RuntimeError, match="ours"):
-        processed("ours", None)
+        processed(RuntimeError("ours"), None)

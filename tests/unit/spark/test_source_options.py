@@ -124,6 +124,6 @@ def test_times_are_written_as_in_spark(text: str, expected: int) -> None:
 
 
 def test_every_kafka_option_is_in_the_documents() -> None:
-    named = set(re.findall(r"`kafka\.([a-z.]+)`", DOCS.read_text()))
+    named = set(re.findall(r"`kafka\.([a-z0-9.]+)`", DOCS.read_text()))
     known: set[Any] = set(source_settings.KNOWN)
     assert named == known

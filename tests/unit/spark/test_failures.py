@@ -1,0 +1,34 @@
+"""What a chain of Java exceptions says about a job that failed. tests/spark/test_failure_signs.py has Spark's own."""
+
+import pytest
+
+from fencepost.spark.failures import Failure, Link, failure_of, judge
+
+SPARK = Link(("org.apache.spark.SparkException", "java.lang.Exception", "java.lang.Throwable"))
+EOF = Link(("java.io.EOFException", "java.io.IOException", "java.lang.Exception", "java.lang.Throwable"))
+RUNTIME = Link(("java.lang.RuntimeException", "java.lang.Exception", "java.lang.Throwable"))
+KEPT = Link(SPARK.classes, "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        ([SPARK], Failure.PROCESS_LOST),
+        ([SPARK, SPARK, EOF], Failure.PROCESS_LOST),
+        ([SPARK, Link(("org.apache.spark.shuffle.FetchFailedException",))], Failure.PROCESS_LOST),
+        ([KEPT], Failure.KEPT_ROWS_LOST),
+        ([SPARK, Link(SPARK.classes, "_LEGACY_ERROR_TEMP_3007")], Failure.KEPT_ROWS_LOST),
+        ([SPARK, RUNTIME], Failure.OTHER),
+        ([Link(SPARK.classes, "SPARK_JOB_CANCELLED")], Failure.OTHER),
+        ([Link(("org.apache.spark.api.python.PythonException",), "PYTHON_EXCEPTION")], Failure.OTHER),
+        ([], Failure.OTHER),
+    ],
+)
+def test_the_last_cause_decides(chain: list[Link], expected: Failure) -> None:
+    assert judge(chain) is expected
+
+
+def test_what_is_not_sparks_is_not_worth_another_attempt() -> None:
+    pytest.importorskip("pyspark")
+    assert failure_of(LookupError("ExecutorLostFailure")) is Failure.OTHER
+    assert failure_of(RuntimeError("ModuleNotFoundError: No module named 'fencepost'")) is Failure.NO_PACKAGE
