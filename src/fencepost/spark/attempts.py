@@ -15,6 +15,7 @@ from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
 from fencepost.client.values import GroupMember, TopicPartition
 from fencepost.spark import write_errors
+from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (
     FencedBySuccessor,
     FencepostSparkError,
@@ -23,9 +24,10 @@ from fencepost.spark.errors import (
     TransactionTimedOut,
     WriteFailed,
 )
-from fencepost.spark.markers import Decision, Step, decide, newest
+from fencepost.spark.markers import Record, newest
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
+from fencepost.spark.planned import Planned
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
@@ -56,8 +58,9 @@ class Batch:
     batch_id: int
     group_id: str
     client_id: str
-    offsets: Callable[[Sequence[Output]], Mapping[TopicPartition, int]]
-    """Where the inputs end; asked for when the outputs are known, because without an input one of them carries it."""
+    writer: str
+    planned: Callable[[int], Planned | None]
+    """What the checkpoint says about a batch; None if that cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Attempts:
             raise self._fenced(run.fenced_by)
         run.producer.call_itself(batch.client_id)
         try:
-            if run.term is None:
+            if run.held is None:
                 self._check_ownership()
             run.producer.begin()
             self._decision = self._decide(stable=True)
@@ -114,10 +117,25 @@ class Attempts:
 
     def _decide(self, *, stable: bool) -> Decision:
         batch, run = self._batch, self._run
-        stored = newest(run.producer.committed(batch.group_id, stable=stable).values())
-        return decide(
-            batch.group_id, stored, batch.query_id, batch.batch_id, adopt=self._settings.adopt, held_term=run.term
+        stored = newest(run.producer.committed(batch.group_id, stable=stable))
+        is_first = stored is None and batch.batch_id == 0
+        view = View(
+            batch.group_id,
+            batch.query_id,
+            batch.batch_id,
+            stored,
+            held=run.held,
+            finished=run.finished,
+            planned=batch.planned,
+            started_ms=run.started_ms,
+            retention_ms=run.producer.retention().offsets_ms if is_first else None,
         )
+        if view.has_expired:
+            _log.warning(
+                "group %r has forgotten its offsets (expired or deleted); this run goes on from what it has committed",
+                batch.group_id,
+            )
+        return decide(view, adopt=self._settings.adopt)
 
     # Writing
 
@@ -154,12 +172,29 @@ class Attempts:
                         raise write_errors.unpack(row["failure"])
                     where = TopicPartition(row["topic"], row["partition"])
                     records[where] = records.get(where, 0) + row["records"]
-        marker = self._decision.marker
-        run.producer.send_offsets(batch.group_id, marker.on(batch.offsets(outputs)))
+        record = self._record(outputs)
+        run.producer.send_offsets(batch.group_id, record.marker.on(record.offsets))
         run.producer.commit()
-        run.term = marker.term
+        run.held = record
         run.topics.update(where.topic for where in records)
         return records
+
+    def _record(self, outputs: Sequence[Output]) -> Record:
+        batch = self._batch
+        assert self._decision is not None
+        planned = batch.planned(batch.batch_id)
+        if planned is None:
+            raise FencepostSparkError(
+                f"offsets/{batch.batch_id} of the checkpoint cannot be read, so where the batch ends is not known"
+            )
+        marker = dataclasses.replace(
+            self._decision.marker,
+            digest=planned.digest,
+            writer=batch.writer,
+            committed_ms=time.time_ns() // 1_000_000,
+            positions=None if planned.offsets else (),
+        )
+        return Record(marker, dict(planned.offsets) or marker_place(outputs))
 
     def _written(self, batches: Any, writers: int) -> list[Any]:
         producer = self._run.producer
@@ -203,7 +238,7 @@ class Attempts:
     def skip(self, *, replayed: bool = True) -> Committed:
         """The batch is committed: nothing is written, and the epoch goes unused."""
         assert self._decision is not None
-        self._run.term = self._decision.marker.term
+        self._run.held = self._decision.record
         self._run.producer.abort()
         return Committed({}, replayed=replayed)
 
@@ -251,6 +286,18 @@ class Attempts:
             f"another driver has taken over {self._settings.name!r}: {error}",
             "this one stops, nothing of its batch is visible; see that only one query runs under this name",
         )
+
+
+def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
+    """Without an input that the group can hold the marker sits on partition 0 of the first output topic."""
+    topic = next((output.topic for output in outputs if output.topic is not None), None)
+    if topic is None:
+        raise FencepostSparkError(
+            "no source of the query reads this cluster, and no output has a topic of its own, so the batch cannot be "
+            "recorded",
+            "give topic= for at least one output",
+        )
+    return {TopicPartition(topic, 0): 0}
 
 
 def _is_worth_another_attempt(error: Exception) -> bool:

@@ -48,7 +48,10 @@ class Checkpoint:
 
     def offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         """Where the batch ends, of all its sources that look like Kafka; the smaller where two read one partition."""
-        return parse_offsets(self._read(f"offsets/{batch_id}"))
+        return parse_offsets(self.offset_log(batch_id))
+
+    def offset_log(self, batch_id: int) -> str:
+        return self._read(f"offsets/{batch_id}")
 
     def _read(self, name: str) -> str:
         parsed = urlparse(self.location)

@@ -1,23 +1,29 @@
 """One run of one streaming query as the sink sees it, and the registry of runs: each has one producer identity.
 
 `foreachBatch` functions are pickled and copied, so nothing about a run can live in them; the registry is a module's
-variable of the process that makes the calls, keyed by (query id, run id).
+variable of the process that makes the calls, keyed by (query id, run id, name of the sink).
 """
 
 import atexit
 import dataclasses
+import os
+import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
+from fencepost.spark.markers import Record
 from fencepost.spark.requirements import is_connect
 from fencepost.spark.run_producer import RunProducer
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PROCESS_RUN_ID = str(uuid.uuid4())
+RunKey = tuple[str, str, str]
+"""Query id, run id, name of the sink."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,9 +36,18 @@ class QueryContext:
     application_id: str
     checkpoint: Checkpoint
 
+    def key(self, name: str) -> "RunKey":
+        """A query may have several sinks, each under a name of its own."""
+        return self.query_id, self.run_id, name
+
     @property
-    def key(self) -> tuple[str, str]:
-        return self.query_id, self.run_id
+    def writer(self) -> str:
+        return writer(self.application_id)
+
+
+def writer(application_id: str) -> str:
+    """Who writes, for whoever finds the record later."""
+    return f"{application_id} on {socket.gethostname()[:64]}, process {os.getpid()}"
 
 
 def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
@@ -76,8 +91,11 @@ def _connect_context(spark: Any, location: str | None) -> QueryContext:
 @dataclasses.dataclass(slots=True)
 class QueryRun:
     producer: RunProducer
-    term: int | None = None
-    """Of what this run has committed; None before its first commit."""
+    started_ms: int = dataclasses.field(default_factory=lambda: time.time_ns() // 1_000_000)
+    held: Record | None = None
+    """What this run has committed last, or has found committed; None before."""
+    finished: int | None = None
+    """The batch that this run has brought to its end."""
     fenced_by: Exception | None = None
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
@@ -86,16 +104,16 @@ class QueryRun:
     """Frames that the batch before had materialised."""
 
 
-_runs: dict[tuple[str, str], QueryRun] = {}
+_runs: dict[RunKey, QueryRun] = {}
 _lock = threading.Lock()
 
 
-def run_of(key: tuple[str, str], make: Callable[[], RunProducer]) -> QueryRun:
+def run_of(key: RunKey, make: Callable[[], RunProducer]) -> QueryRun:
     """The run, made when its first batch comes. Earlier runs of the same query are over."""
     with _lock:
         found = _runs.get(key)
         if found is None:
-            for old in [other for other in _runs if other[0] == key[0]]:
+            for old in [other for other in _runs if other[0] == key[0] and other[1] != key[1]]:
                 _close(_runs.pop(old))
             found = _runs[key] = QueryRun(make())
         return found

@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from fencepost.client.options import parse_options
 from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.spark.decisions import ADOPT_CHOICES
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.markers import ADOPT_CHOICES
 from fencepost.wire.arrow_records import BATCH_BYTES
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 

@@ -5,22 +5,25 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Self, Unpack
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.markers import Step
+from fencepost.spark.decisions import Step
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
+from fencepost.spark.planned import Planned, planned
 from fencepost.spark.query_run import QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
+
+_log = logging.getLogger("fencepost.spark")
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
 
@@ -92,7 +95,7 @@ class Transaction:
         ship(spark)
         context = query_context(spark, settings.checkpoint)
         run = run_of(
-            context.key,
+            context.key(settings.name),
             lambda: RunProducer(
                 settings.bootstrap_servers,
                 settings.name,
@@ -101,13 +104,13 @@ class Transaction:
                 protocol=settings.protocol,
             ),
         )
-        checkpoint, batch_id = context.checkpoint, self._batch_id
         batch = Batch(
             query_id=context.query_id,
-            batch_id=batch_id,
+            batch_id=self._batch_id,
             group_id=settings.name,
-            client_id=client_id(context.application_id, settings.name, str(batch_id)),
-            offsets=lambda outputs: _offsets(checkpoint, batch_id, outputs),
+            client_id=client_id(context.application_id, settings.name, str(self._batch_id)),
+            writer=context.writer,
+            planned=_plans(context.checkpoint),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
         while run.kept:
@@ -139,10 +142,12 @@ class Transaction:
         if self.replayed:
             self.committed = attempts.skip()
             self._run_plan()
-            return
-        if not self._outputs:
-            self._run_plan()
-        self.committed = attempts.write(self._outputs)
+        else:
+            if not self._outputs:
+                self._run_plan()
+            self.committed = attempts.write(self._outputs)
+        assert self._run is not None
+        self._run.finished = self._batch_id
 
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
@@ -154,17 +159,15 @@ def client_id(application_id: str, name: str, batch: str) -> str:
     return f"spark/{application_id}/{name}/{batch}"
 
 
-def _offsets(checkpoint: Checkpoint, batch_id: int, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
-    found = checkpoint.offsets(batch_id)
-    return found or marker_place(outputs)
+def _plans(checkpoint: Checkpoint) -> Callable[[int], Planned | None]:
+    """What the checkpoint says about batches, each read once."""
 
+    @functools.cache
+    def plan(batch_id: int) -> Planned | None:
+        try:
+            return planned(checkpoint.offset_log(batch_id))
+        except Exception as error:  # Hadoop's file systems raise errors of Java.
+            _log.info("offsets/%d of the checkpoint cannot be read: %s", batch_id, error)
+            return None
 
-def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
-    """Without an input from Kafka the marker sits on partition 0 of the first output topic."""
-    topic = next((output.topic for output in outputs if output.topic is not None), None)
-    if topic is None:
-        raise FencepostSparkError(
-            "no source of the query reads Kafka, and no output has a topic of its own, so the batch cannot be recorded",
-            "give topic= for at least one output",
-        )
-    return {TopicPartition(topic, 0): 0}
+    return plan

@@ -8,8 +8,9 @@ from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.values import ResourceType
 from fencepost.spark import batch_states
 from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.decisions import View, decide
 from fencepost.spark.formats import Format, reading_format
-from fencepost.spark.markers import decide, newest
+from fencepost.spark.markers import newest
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline
 from fencepost.spark.processing import output_formats, output_rows, tagged, union
 from fencepost.spark.shipping import ship
@@ -87,10 +88,10 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
             if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
             return
-        stored = newest(admin.committed_offsets(name).values())
+        stored = newest(admin.committed_offsets(name))
     query_id = Checkpoint(options.checkpoint, spark).query_id_if_begun()
-    if stored is not None and stored.query_id != query_id:
-        decide(name, stored, query_id or "(new)", 0, adopt=options.adopt, held_term=None)
+    if stored is not None and stored.marker.query_id != query_id:
+        decide(View(name, query_id or "(new)", 0, stored), adopt=options.adopt)
 
 
 def source(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "DataFrame":
