@@ -172,15 +172,18 @@ class Attempts:
                         raise write_errors.unpack(row["failure"])
                     where = TopicPartition(row["topic"], row["partition"])
                     records[where] = records.get(where, 0) + row["records"]
-        record = self._record(outputs)
+        record = self._record(outputs, records)
         run.producer.send_offsets(batch.group_id, record.marker.on(record.offsets))
         run.producer.commit()
         run.held = record
         run.topics.update(where.topic for where in records)
+        if run.inputs is not None:
+            planned = batch.planned(batch.batch_id)
+            run.inputs.tell(planned.offsets if planned is not None else {})
         return records
 
-    def _record(self, outputs: Sequence[Output]) -> Record:
-        batch = self._batch
+    def _record(self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]) -> Record:
+        batch, run = self._batch, self._run
         assert self._decision is not None
         planned = batch.planned(batch.batch_id)
         if planned is None:
@@ -192,9 +195,28 @@ class Attempts:
             digest=planned.digest,
             writer=batch.writer,
             committed_ms=time.time_ns() // 1_000_000,
-            positions=None if planned.offsets else (),
         )
-        return Record(marker, dict(planned.offsets) or marker_place(outputs))
+        here = run.inputs.here(planned.offsets) if run.inputs is not None else {}
+        if here and here == dict(planned.offsets):
+            return Record(marker, here)
+        return Record(marker.with_positions(planned.offsets), here or self._marker_place(outputs, records))
+
+    def _marker_place(
+        self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Without an input that the group can hold, the marker is on a partition that is written."""
+        topic = next((output.topic for output in outputs if output.topic is not None), None)
+        if topic is not None:
+            return {TopicPartition(topic, 0): 0}
+        if self._run.held is not None:
+            return dict(self._run.held.offsets)
+        if records:
+            return {min(records): 0}
+        raise FencepostSparkError(
+            "no source of the query reads this cluster, no output has a topic of its own and no row names one, so the "
+            "batch cannot be recorded",
+            "give topic= for at least one output",
+        )
 
     def _written(self, batches: Any, writers: int) -> list[Any]:
         producer = self._run.producer
@@ -286,18 +308,6 @@ class Attempts:
             f"another driver has taken over {self._settings.name!r}: {error}",
             "this one stops, nothing of its batch is visible; see that only one query runs under this name",
         )
-
-
-def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
-    """Without an input that the group can hold the marker sits on partition 0 of the first output topic."""
-    topic = next((output.topic for output in outputs if output.topic is not None), None)
-    if topic is None:
-        raise FencepostSparkError(
-            "no source of the query reads this cluster, and no output has a topic of its own, so the batch cannot be "
-            "recorded",
-            "give topic= for at least one output",
-        )
-    return {TopicPartition(topic, 0): 0}
 
 
 def _is_worth_another_attempt(error: Exception) -> bool:

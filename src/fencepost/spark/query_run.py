@@ -6,6 +6,7 @@ variable of the process that makes the calls, keyed by (query id, run id, name o
 
 import atexit
 import dataclasses
+import logging
 import os
 import socket
 import threading
@@ -16,10 +17,12 @@ from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
+from fencepost.spark.input_clusters import InputClusters, Source, sources_of
 from fencepost.spark.markers import Record
 from fencepost.spark.requirements import is_connect
 from fencepost.spark.run_producer import RunProducer
 
+_log = logging.getLogger("fencepost.spark")
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PROCESS_RUN_ID = str(uuid.uuid4())
 RunKey = tuple[str, str, str]
@@ -35,6 +38,8 @@ class QueryContext:
     name: str | None
     application_id: str
     checkpoint: Checkpoint
+    sources: Callable[[], tuple[Source, ...]] = tuple
+    """Those that read Kafka; none if Spark does not tell. Asked once in a run."""
 
     def key(self, name: str) -> "RunKey":
         """A query may have several sinks, each under a name of its own."""
@@ -71,7 +76,32 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
     location = execution.resolvedCheckpointRoot()
     refuse_temporary(location)
     run_id = execution.runId().toString()
-    return QueryContext(query_id, run_id, execution.name(), context.applicationId, Checkpoint(location, spark))
+    return QueryContext(
+        query_id,
+        run_id,
+        execution.name(),
+        context.applicationId,
+        Checkpoint(location, spark),
+        lambda: _sources(execution),
+    )
+
+
+def _sources(execution: Any) -> tuple[Source, ...]:
+    """As the plan of the query holds them. It is Spark's own affair, so it may also not be there."""
+    try:
+        leaves = execution.logicalPlan().collectLeaves()
+        relations = [leaves.apply(number) for number in range(leaves.size())]
+        return tuple(sources_of([_options(relation) for relation in relations]))
+    except Exception as error:
+        _log.info("which clusters the query reads cannot be seen: %s", error)
+        return ()
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in dict(leaf.relation().options()).items()}
+    except Exception:
+        return {}  # Not a source of the newer kind.
 
 
 def _connect_context(spark: Any, location: str | None) -> QueryContext:
@@ -92,6 +122,8 @@ def _connect_context(spark: Any, location: str | None) -> QueryContext:
 class QueryRun:
     producer: RunProducer
     started_ms: int = dataclasses.field(default_factory=lambda: time.time_ns() // 1_000_000)
+    inputs: InputClusters | None = None
+    """None where nothing is read from Kafka."""
     held: Record | None = None
     """What this run has committed last, or has found committed; None before."""
     finished: int | None = None
@@ -108,14 +140,14 @@ _runs: dict[RunKey, QueryRun] = {}
 _lock = threading.Lock()
 
 
-def run_of(key: RunKey, make: Callable[[], RunProducer]) -> QueryRun:
+def run_of(key: RunKey, make: Callable[[], QueryRun]) -> QueryRun:
     """The run, made when its first batch comes. Earlier runs of the same query are over."""
     with _lock:
         found = _runs.get(key)
         if found is None:
             for old in [other for other in _runs if other[0] == key[0] and other[1] != key[1]]:
                 _close(_runs.pop(old))
-            found = _runs[key] = QueryRun(make())
+            found = _runs[key] = make()
         return found
 
 
@@ -128,6 +160,8 @@ def close_runs(query_id: str | None = None) -> None:
 
 def _close(run: QueryRun) -> None:
     try:
+        if run.inputs is not None:
+            run.inputs.close()
         run.producer.close()
     except Exception:
         pass  # Nothing depends on it: a coordinator ends what a lost producer left open.

@@ -117,6 +117,10 @@ class RunProducer:
     def bootstrap_servers(self) -> tuple[str, ...]:
         return self._cluster.bootstrap_servers
 
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
     def topic(self, name: str) -> TopicMetadata:
         return self._loop.run(self._cluster.topic(name))
 

@@ -36,6 +36,7 @@ class SinkSettings:
     adopt: str
     protocol: TransactionProtocol | None
     checkpoint: str | None = None
+    source_bootstrap_servers: str | None = None
 
 
 class SinkOptions(TypedDict, total=False):
@@ -51,6 +52,8 @@ class SinkOptions(TypedDict, total=False):
     """None is the newest that the cluster has finalized."""
     checkpoint: str | None
     """Needed only under Spark Connect."""
+    source_bootstrap_servers: str | None
+    """The cluster that the query reads, if it is another and Spark does not tell: under Spark Connect."""
 
 
 def sink_settings(
@@ -64,6 +67,7 @@ def sink_settings(
     adopt: str = "refuse",
     protocol: TransactionProtocol | None = None,
     checkpoint: str | None = None,
+    source_bootstrap_servers: str | None = None,
 ) -> SinkSettings:
     if not name:
         raise FencepostSparkError("the sink needs a name", "it becomes the transactional id and the group id")
@@ -77,7 +81,7 @@ def sink_settings(
     servers = tuple(bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers)
     return SinkSettings(
         name, servers, topic, options, compression, batch_bytes, transaction_timeout_ms, max_writers, adopt, protocol,
-        checkpoint,
+        checkpoint, source_bootstrap_servers,
     )  # fmt: skip
 
 

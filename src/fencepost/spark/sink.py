@@ -13,11 +13,12 @@ from typing import Any, Self, Unpack
 from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.decisions import Step
+from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
 from fencepost.spark.planned import Planned, planned
-from fencepost.spark.query_run import QueryRun, query_context, run_of
+from fencepost.spark.query_run import QueryContext, QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
@@ -94,16 +95,7 @@ class Transaction:
         refuse_dynamic_allocation(spark)
         ship(spark)
         context = query_context(spark, settings.checkpoint)
-        run = run_of(
-            context.key(settings.name),
-            lambda: RunProducer(
-                settings.bootstrap_servers,
-                settings.name,
-                settings.options,
-                transaction_timeout_ms=settings.transaction_timeout_ms,
-                protocol=settings.protocol,
-            ),
-        )
+        run = run_of(context.key(settings.name), lambda: _run(context, settings))
         batch = Batch(
             query_id=context.query_id,
             batch_id=self._batch_id,
@@ -157,6 +149,20 @@ class Transaction:
 def client_id(application_id: str, name: str, batch: str) -> str:
     """What a broker shows for the transaction: who, which pipeline, which batch."""
     return f"spark/{application_id}/{name}/{batch}"
+
+
+def _run(context: QueryContext, settings: SinkSettings) -> QueryRun:
+    producer = RunProducer(
+        settings.bootstrap_servers,
+        settings.name,
+        settings.options,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        protocol=settings.protocol,
+    )
+    sources = context.sources()
+    if not sources and settings.source_bootstrap_servers:
+        sources = (Source(settings.source_bootstrap_servers, settings.options),)
+    return QueryRun(producer, inputs=InputClusters(sources, producer, settings.name))
 
 
 def _plans(checkpoint: Checkpoint) -> Callable[[int], Planned | None]:

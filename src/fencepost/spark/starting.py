@@ -1,6 +1,7 @@
 """A pipeline as a streaming query: its source, its function, and one transaction per micro-batch."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.client.blocking import Admin
@@ -14,6 +15,7 @@ from fencepost.spark.markers import newest
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline
 from fencepost.spark.processing import output_formats, output_rows, tagged, union
 from fencepost.spark.shipping import ship
+from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,6 +39,13 @@ class StartOptions:
     transaction_timeout_ms: int | None = None
     max_writers: int | None = None
     adopt: str = "refuse"
+    source_bootstrap_servers: str | None = None
+
+    @property
+    def reads_from(self) -> str:
+        """The cluster of the sources."""
+        named = self.source_options.get("kafka.bootstrap.servers")
+        return named or self.source_bootstrap_servers or self.bootstrap_servers
 
 
 class MissingTopics(InvalidPipeline):
@@ -97,7 +106,7 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
 def source(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "DataFrame":
     reader = (
         spark.readStream.format(options.source_format)
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .option("kafka.bootstrap.servers", options.reads_from)
         .option("subscribe", ",".join(pipeline.definition.sources))
         .option("startingOffsets", options.starting_offsets)
         .option("includeHeaders", "true")
@@ -140,6 +149,7 @@ class Processor:
             max_writers=options.max_writers,
             adopt=options.adopt,
             checkpoint=options.checkpoint,
+            source_bootstrap_servers=options.reads_from if options.reads_from != options.bootstrap_servers else None,
         ) as opened:
             if not opened.replayed:
                 frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
@@ -153,23 +163,30 @@ def record_limits(pipeline: Pipeline, options: StartOptions) -> dict[str, int]:
     """The largest record that each output topic takes. Finds out on the way whether the topics are there."""
     definition = pipeline.definition
     limits: dict[str, int] = {}
-    missing = []
+    is_one_cluster = options.reads_from == options.bootstrap_servers
+    if not is_one_cluster:
+        with Admin(options.reads_from, **_source_client_options(options)) as admin:
+            _refuse_missing(pipeline, options.reads_from, admin, definition.sources)
     with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
-        for topic in (*definition.sources, *definition.topics):
-            try:
-                admin.describe_topic(topic)
-            except UnknownTopic:
-                missing.append(topic)
-        if missing:
-            raise MissingTopics(
-                f"pipeline {pipeline.name} needs topics that {options.bootstrap_servers} does not have: "
-                f"{', '.join(missing)}",
-                f"make them: `fencepost topics create {' '.join(missing)} --partitions 3 "
-                f"--bootstrap-server {options.bootstrap_servers}`",
-            )
+        needed = (*definition.sources, *definition.topics) if is_one_cluster else definition.topics
+        _refuse_missing(pipeline, options.bootstrap_servers, admin, needed)
         for topic in definition.topics:
             limits[topic] = _max_message_bytes(admin, topic)
     return limits
+
+
+def _refuse_missing(pipeline: Pipeline, servers: str, admin: Admin, topics: Iterable[str]) -> None:
+    missing = []
+    for topic in topics:
+        try:
+            admin.describe_topic(topic)
+        except UnknownTopic:
+            missing.append(topic)
+    if missing:
+        raise MissingTopics(
+            f"pipeline {pipeline.name} needs topics that {servers} does not have: {', '.join(missing)}",
+            f"make them: `fencepost topics create {' '.join(missing)} --partitions 3 --bootstrap-server {servers}`",
+        )
 
 
 def _max_message_bytes(admin: Admin, topic: str) -> int:
@@ -184,3 +201,10 @@ def _max_message_bytes(admin: Admin, topic: str) -> int:
 
 def _client_options(options: StartOptions) -> dict[str, Any]:
     return {name.removeprefix("kafka."): value for name, value in options.kafka.items()}
+
+
+def _source_client_options(options: StartOptions) -> dict[str, Any]:
+    """For the cluster that is read, if it is another one."""
+    given = {**options.kafka, **options.source_options}
+    client = {name.removeprefix("kafka."): value for name, value in given.items()}
+    return {name: value for name, value in client.items() if name in CLIENT_OPTIONS}
