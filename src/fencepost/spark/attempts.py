@@ -175,7 +175,7 @@ class Attempts:
         record = self._record(outputs, records)
         run.producer.send_offsets(batch.group_id, record.marker.on(record.offsets))
         run.producer.commit()
-        run.held = record
+        run.held, run.touched_at = record, time.monotonic()
         run.topics.update(where.topic for where in records)
         if run.inputs is not None:
             planned = batch.planned(batch.batch_id)
@@ -313,6 +313,8 @@ class Attempts:
 def _is_worth_another_attempt(error: Exception) -> bool:
     """What the user's own code raises would be raised again; a process that was lost will not be."""
     if isinstance(error, ClientError):
+        if write_errors.is_id_forgotten(error):
+            return True
         if isinstance(error, TransactionMustAbort):
             return write_errors.is_worth_another_attempt(error)
         return error.is_retriable  # A broker that is away for a moment, for example.

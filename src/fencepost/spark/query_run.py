@@ -5,6 +5,7 @@ variable of the process that makes the calls, keyed by (query id, run id, name o
 """
 
 import atexit
+import contextlib
 import dataclasses
 import logging
 import os
@@ -38,6 +39,7 @@ class QueryContext:
     name: str | None
     application_id: str
     checkpoint: Checkpoint
+    is_active: Callable[[], bool] = lambda: True
     sources: Callable[[], tuple[Source, ...]] = tuple
     """Those that read Kafka; none if Spark does not tell. Asked once in a run."""
 
@@ -82,6 +84,7 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
         execution.name(),
         context.applicationId,
         Checkpoint(location, spark),
+        lambda: bool(execution.isActive()),
         lambda: _sources(execution),
     )
 
@@ -132,6 +135,13 @@ class QueryRun:
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
     """That rows have named so far: looked up by the driver once, not by every task."""
+    turn: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    """Of whoever uses the producer: a batch, or the heartbeat."""
+    is_in_batch: bool = False
+    touched_at: float = dataclasses.field(default_factory=time.monotonic)
+    """When the record was committed last, by the monotonic clock."""
+    heartbeat: threading.Thread | None = None
+    has_ended: threading.Event = dataclasses.field(default_factory=threading.Event)
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 
@@ -159,10 +169,12 @@ def close_runs(query_id: str | None = None) -> None:
 
 
 def _close(run: QueryRun) -> None:
+    run.has_ended.set()
     try:
-        if run.inputs is not None:
-            run.inputs.close()
-        run.producer.close()
+        with run.turn if not run.is_in_batch else contextlib.nullcontext():
+            if run.inputs is not None:
+                run.inputs.close()
+            run.producer.close()
     except Exception:
         pass  # Nothing depends on it: a coordinator ends what a lost producer left open.
 

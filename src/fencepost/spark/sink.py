@@ -13,6 +13,8 @@ from typing import Any, Self, Unpack
 from fencepost.spark.attempts import Attempts, Batch, Committed
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.decisions import Step
+from fencepost.spark.errors import NotSupported
+from fencepost.spark.heartbeat import keep_alive
 from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
@@ -83,6 +85,7 @@ class Transaction:
         self._outputs: list[Output] = []
         self._attempts: Attempts | None = None
         self._run: QueryRun | None = None
+        self._is_active: Callable[[], bool] = lambda: True
         self.replayed = False
         """The batch was committed before: what is given to `write` is not written again."""
         self.committed: Committed | None = None
@@ -105,10 +108,25 @@ class Transaction:
             planned=_plans(context.checkpoint),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
-        while run.kept:
-            release(run.kept.pop())
-        self.replayed = self._attempts.enter() is Step.SKIP
+        self._is_active = context.is_active
+        if run.is_in_batch:
+            raise NotSupported(
+                f"a transaction of {settings.name!r} is open already", "write everything of a batch in one transaction"
+            )
+        run.turn.acquire()
+        run.is_in_batch = True
+        try:
+            while run.kept:
+                release(run.kept.pop())
+            self.replayed = self._attempts.enter() is Step.SKIP
+        except BaseException:
+            self._leave(run)
+            raise
         return self
+
+    def _leave(self, run: QueryRun) -> None:
+        run.is_in_batch = False
+        run.turn.release()
 
     def once(self, df: Any) -> Any:
         """The same rows for everything made of them: a random or timed column is computed once and kept."""
@@ -123,8 +141,17 @@ class Transaction:
         self._outputs.append(checked_output(rows, topic))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        attempts = self._attempts
+        attempts, run = self._attempts, self._run
         assert attempts is not None
+        assert run is not None
+        try:
+            self._end(attempts, run, error)
+        finally:
+            self._leave(run)
+        if error is None:
+            keep_alive(run, self._settings.name, self._is_active)
+
+    def _end(self, attempts: Attempts, run: QueryRun, error: BaseException | None) -> None:
         if error is not None:
             try:
                 attempts.abort()
@@ -138,8 +165,7 @@ class Transaction:
             if not self._outputs:
                 self._run_plan()
             self.committed = attempts.write(self._outputs)
-        assert self._run is not None
-        self._run.finished = self._batch_id
+        run.finished = self._batch_id
 
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
