@@ -17,6 +17,7 @@ from fencepost.client.values import GroupMember, TopicPartition
 from fencepost.spark import write_errors
 from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (
+    BatchRefused,
     FencedBySuccessor,
     FencepostSparkError,
     GroupInUse,
@@ -112,8 +113,14 @@ class Attempts:
 
     def _check_ownership(self) -> None:
         """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
-        refuse_members(self._batch.group_id, self._run.producer.members(self._batch.group_id))
-        self._decide(stable=False)
+        producer = self._run.producer
+        refuse_members(self._batch.group_id, producer.members(self._batch.group_id))
+        try:
+            self._decide(stable=False)
+        except BatchRefused:
+            if not producer.is_settled():
+                raise
+            self._decide(stable=True)
 
     def _decide(self, *, stable: bool) -> Decision:
         batch, run = self._batch, self._run

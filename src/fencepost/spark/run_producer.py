@@ -36,6 +36,7 @@ _log = logging.getLogger("fencepost.spark")
 TRANSACTION_TIMEOUTS_MS = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000)
 """Asked for one after the other until the broker's transaction.max.timeout.ms allows it."""
 OUTCOME_TIMEOUT_SECONDS = 1_800
+SETTLE_TIMEOUT_SECONDS = 60
 _OFFSETS_RETENTION, _ID_EXPIRATION = "offsets.retention.minutes", "transactional.id.expiration.ms"
 
 
@@ -134,6 +135,22 @@ class RunProducer:
         except BrokerError as error:
             if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
                 return ()
+            raise
+
+    def is_settled(self) -> bool:
+        """False if a transaction of this id is open. One that is decided is waited for: its commit is answered before
+        what it has committed can be read."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
+        while (state := self._transaction_state()).startswith("Prepare") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return state != "Ongoing"
+
+    def _transaction_state(self) -> str:
+        try:
+            return self._loop.run(self._questions.describe_transaction(self.transactional_id)).state
+        except BrokerError as error:
+            if error.code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+                return ""
             raise
 
     def retention(self) -> Retention:
