@@ -183,6 +183,53 @@ def test_a_restart_after_the_group_expired_is_refused_with_what_the_checkpoint_s
     assert pipeline.batch(1) is Step.WRITE
 
 
+@PROTOCOLS
+@pytest.mark.parametrize("is_in_batch", [False, True], ids=["between batches", "in a batch"])
+def test_a_driver_that_was_suspended_before_its_bare_call_gives_way_when_it_wakes_up(
+    start: Callable[..., Pipeline],
+    protocol: TransactionProtocol,
+    is_in_batch: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fencepost.spark.attempts.GIVE_WAY_SECONDS", patient(60))
+    first = start(protocol=protocol)
+    first.batch(0)
+    asleep, successor = start(protocol=protocol), start(protocol=protocol)
+    entered: list[Attempts] = []
+    bare = asleep.run.producer.begin
+
+    def begin() -> None:
+        """The ownership check is behind it; meanwhile its successor starts and writes."""
+        successor.batch(1)
+        successor.batch(2)
+        if is_in_batch:
+            entered.append(successor.attempts(3))
+            entered[0].enter()
+        bare()
+
+    monkeypatch.setattr(asleep.run.producer, "begin", begin)
+    with pytest.raises(BatchRefused, match=r"does not follow|another driver runs"):
+        asleep.batch(1)
+    if is_in_batch:
+        entered[0].write([])
+    else:
+        assert successor.batch(3) is Step.WRITE
+    assert successor.batch(4) is Step.WRITE
+    record = newest(successor.run.producer.committed(successor.name, stable=True))
+    assert record == successor.run.held
+    assert not record.marker.is_yielded
+
+
+def test_a_driver_that_was_replaced_stops_at_once(start: Callable[..., Pipeline]) -> None:
+    old, new = start(), start()
+    old.batch(0)
+    new.batch(1)
+    with pytest.raises(FencedBySuccessor):
+        old.batch(2)
+    with pytest.raises(FencedBySuccessor):
+        old.batch(2)
+
+
 def test_a_beat_comes_four_times_in_the_shorter_time_and_at_least_every_hour() -> None:
     assert period_seconds(Retention()) == heartbeat.PERIOD_SECONDS_MAX == 3_600
     assert period_seconds(Retention(60_000, 8_000)) == 2

@@ -39,6 +39,7 @@ _log = logging.getLogger("fencepost.spark")
 ATTEMPTS_MAX = 4
 _NO_PACKAGE = "No module named 'fencepost'"
 SLOTS_TIMEOUT_SECONDS = 60
+GIVE_WAY_SECONDS = 5.0
 _CRASHES = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -98,18 +99,62 @@ class Attempts:
 
     def enter(self) -> Step:
         """Take an epoch and decide; raises a refusal before any data moves."""
-        run, batch = self._run, self._batch
-        if run.fenced_by is not None:
+        run = self._run
+        if run.fenced_by is not None and not self._may_take_over_again():
             raise self._fenced(run.fenced_by)
-        run.producer.call_itself(batch.client_id)
+        run.producer.call_itself(self._batch.client_id)
         try:
-            if run.held is None:
-                self._check_ownership()
-            run.producer.begin()
-            self._decision = self._decide(stable=True)
+            try:
+                return self._enter()
+            except ProducerFenced:
+                if not self._may_take_over_again():
+                    raise
+                return self._enter()
         except ProducerFenced as error:
             raise self._fenced(error) from error
+
+    def _enter(self) -> Step:
+        run = self._run
+        if run.held is None:
+            self._check_ownership()
+        run.producer.begin()
+        try:
+            self._decision = self._decide(stable=True)
+        except BatchRefused:
+            self._give_way()
+            raise
         return self._decision.step
+
+    def _give_way(self) -> None:
+        """The bare call of this run was not its turn, and may have fenced the driver whose turn it is: say so in the
+        record, so that it may go on. A driver that was suspended before that call comes here when it wakes up."""
+        run, batch = self._run, self._batch
+        stored = newest(run.producer.committed(batch.group_id, stable=True))
+        if run.held is None and stored is not None:
+            yielded = dataclasses.replace(stored.marker, is_yielded=True)
+            run.producer.send_offsets(batch.group_id, yielded.on(stored.offsets))
+            run.producer.commit()
+        else:
+            run.producer.abort()
+
+    def _may_take_over_again(self) -> bool:
+        """Whether the driver that has fenced this one has given way, with this run's record as the newest. It may need
+        a moment for that."""
+        run = self._run
+        deadline = time.monotonic() + GIVE_WAY_SECONDS
+        while run.held is not None:
+            stored = newest(run.producer.committed(self._batch.group_id, stable=False))
+            if stored is None or stored.marker.is_of != run.held.marker.is_of:
+                return False
+            if stored.marker.is_yielded:
+                _log.warning("a driver that was not its turn had fenced %r, and has given way", self._settings.name)
+                run.fenced_by = None
+                run.producer.take_over_again()
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return False
 
     def _check_ownership(self) -> None:
         """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
@@ -157,7 +202,9 @@ class Attempts:
                 records = self._write_once(outputs)
                 return Committed(records, seconds=time.monotonic() - began)
             except ProducerFenced as error:
-                raise self._fenced(error, time.monotonic() - started) from error
+                seconds = time.monotonic() - started
+                if self._has_timed_out(seconds) or attempt == ATTEMPTS_MAX or not self._may_take_over_again():
+                    raise self._fenced(error, seconds) from error
             except Exception as error:
                 self._give_up(error, attempt, time.monotonic() - started)
         raise AssertionError("the last attempt returns or raises")
@@ -282,9 +329,10 @@ class Attempts:
         try:
             self._run.producer.abort()
         except ProducerFenced as fenced:
-            raise self._fenced(fenced, seconds) from error
-        timed_out = seconds * 1000 >= self._run.producer.timeout_ms
-        if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
+            if self._has_timed_out(seconds) or attempt == ATTEMPTS_MAX or not self._may_take_over_again():
+                raise self._fenced(fenced, seconds) from error
+            return
+        if self._has_timed_out(seconds) and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
             raise self._timed_out() from error
         if _NO_PACKAGE in str(error):
             raise RequirementNotMet(
@@ -299,6 +347,9 @@ class Attempts:
             ) from error
         _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
 
+    def _has_timed_out(self, seconds: float) -> bool:
+        return seconds * 1000 >= self._run.producer.timeout_ms
+
     def _timed_out(self) -> TransactionTimedOut:
         return TransactionTimedOut(
             f"writing batch {self._batch.batch_id} took longer than the transaction timeout of "
@@ -309,7 +360,7 @@ class Attempts:
 
     def _fenced(self, error: Exception, seconds: float = 0.0) -> FencepostSparkError:
         self._run.fenced_by = error
-        if seconds * 1000 >= self._run.producer.timeout_ms:
+        if self._has_timed_out(seconds):
             return self._timed_out()
         return FencedBySuccessor(
             f"another driver has taken over {self._settings.name!r}: {error}",

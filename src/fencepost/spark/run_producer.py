@@ -194,6 +194,10 @@ class RunProducer:
             producer.check_open()  # raises what it failed of
         self._loop.run(producer.begin())
 
+    def take_over_again(self) -> None:
+        """The next `begin` is bare. For a run that was fenced by one which has given way."""
+        self._has_taken_over = False
+
     def _take_over(self) -> None:
         while not self._has_taken_over:
             self._producer.transaction_timeout_ms = self._timeouts_ms[0]
