@@ -65,8 +65,9 @@ def test_every_row_arrives_once_in_order_and_its_offsets_with_it(scene: Scene, p
     offsets = scene.offsets()
     assert set(offsets) == {TopicPartition(purchases, 0), TopicPartition(purchases, 1)}
     assert sum(offset.offset for offset in offsets.values()) == 400
-    marker = newest(offsets.values())
-    assert marker is not None
+    record = newest(offsets)
+    assert record is not None
+    marker = record.marker
     assert (marker.term, marker.query_id) == (1, query.id)
     assert {offset.metadata for offset in offsets.values()} == {marker.text()}
 

@@ -15,7 +15,9 @@ from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
 from fencepost.client.values import GroupMember, TopicPartition
 from fencepost.spark import write_errors
+from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (
+    BatchRefused,
     FencedBySuccessor,
     FencepostSparkError,
     GroupInUse,
@@ -24,19 +26,20 @@ from fencepost.spark.errors import (
     WriteFailed,
 )
 from fencepost.spark.failures import Failure, failure_of
-from fencepost.spark.markers import Decision, Step, decide, newest
+from fencepost.spark.markers import Record, newest
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
+from fencepost.spark.planned import Planned
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
-from fencepost.spark.skipped_batches import without_gap
 from fencepost.spark.waiting import SlotWatch
 
 _log = logging.getLogger("fencepost.spark")
 
 ATTEMPTS_MAX = 4
 SLOTS_TIMEOUT_SECONDS = 60
+GIVE_WAY_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,10 +50,9 @@ class Batch:
     batch_id: int
     group_id: str
     client_id: str
-    offsets: Callable[[Sequence[Output]], Mapping[TopicPartition, int]]
-    """Where the inputs end; asked for when the outputs are known, because without an input one of them carries it."""
-    ends_before: Callable[[], Mapping[TopicPartition, int]] = dict
-    """Where the inputs of the batch before have ended, by the checkpoint."""
+    writer: str
+    planned: Callable[[int], Planned | None]
+    """What the checkpoint says about a batch; None if that cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,38 +93,95 @@ class Attempts:
 
     def enter(self) -> Step:
         """Take an epoch and decide; raises a refusal before any data moves."""
-        run, batch = self._run, self._batch
-        if run.fenced_by is not None:
+        run = self._run
+        if run.fenced_by is not None and not self._may_take_over_again():
             raise self._fenced(run.fenced_by)
-        run.producer.call_itself(batch.client_id)
+        run.producer.call_itself(self._batch.client_id)
         try:
-            if run.term is None:
-                self._check_ownership()
-            run.producer.begin()
-            self._decision = self._decide(stable=True)
+            try:
+                return self._enter()
+            except ProducerFenced:
+                if not self._may_take_over_again():
+                    raise
+                return self._enter()
         except ProducerFenced as error:
             raise self._fenced(error) from error
+
+    def _enter(self) -> Step:
+        run = self._run
+        if run.held is None:
+            self._check_ownership()
+        run.producer.begin()
+        try:
+            self._decision = self._decide(stable=True)
+        except BatchRefused:
+            self._give_way()
+            raise
         return self._decision.step
+
+    def _give_way(self) -> None:
+        """The bare call of this run was not its turn, and may have fenced the driver whose turn it is: say so in the
+        record, so that it may go on. A driver that was suspended before that call comes here when it wakes up."""
+        run, batch = self._run, self._batch
+        stored = newest(run.producer.committed(batch.group_id, stable=True))
+        if run.held is None and stored is not None:
+            yielded = dataclasses.replace(stored.marker, is_yielded=True)
+            run.producer.send_offsets(batch.group_id, yielded.on(stored.offsets))
+            run.producer.commit()
+        else:
+            run.producer.abort()
+
+    def _may_take_over_again(self) -> bool:
+        """Whether the driver that has fenced this one has given way, with this run's record as the newest. It may need
+        a moment for that."""
+        run = self._run
+        deadline = time.monotonic() + GIVE_WAY_SECONDS
+        while run.held is not None:
+            stored = newest(run.producer.committed(self._batch.group_id, stable=False))
+            if stored is None or stored.marker.is_of != run.held.marker.is_of:
+                return False
+            if stored.marker.is_yielded:
+                _log.warning("a driver that was not its turn had fenced %r, and has given way", self._settings.name)
+                run.fenced_by = None
+                run.producer.take_over_again()
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return False
 
     def _check_ownership(self) -> None:
         """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
-        refuse_members(self._batch.group_id, self._run.producer.members(self._batch.group_id))
-        self._decide(stable=False)
+        producer = self._run.producer
+        refuse_members(self._batch.group_id, producer.members(self._batch.group_id))
+        try:
+            self._decide(stable=False)
+        except BatchRefused:
+            if not producer.is_settled():
+                raise
+            self._decide(stable=True)
 
     def _decide(self, *, stable: bool) -> Decision:
         batch, run = self._batch, self._run
-        committed = run.producer.committed(batch.group_id, stable=stable)
-        stored = without_gap(
-            newest(committed.values()),
+        stored = newest(run.producer.committed(batch.group_id, stable=stable))
+        is_first = stored is None and batch.batch_id == 0
+        view = View(
+            batch.group_id,
             batch.query_id,
             batch.batch_id,
-            is_of_this_run=run.term is not None,
-            recorded={partition: offset.offset for partition, offset in committed.items()},
-            ends_before=batch.ends_before,
+            stored,
+            held=run.held,
+            finished=run.finished,
+            planned=batch.planned,
+            started_ms=run.started_ms,
+            retention_ms=run.producer.retention().offsets_ms if is_first else None,
         )
-        return decide(
-            batch.group_id, stored, batch.query_id, batch.batch_id, adopt=self._settings.adopt, held_term=run.term
-        )
+        if view.has_expired:
+            _log.warning(
+                "group %r has forgotten its offsets (expired or deleted); this run goes on from what it has committed",
+                batch.group_id,
+            )
+        return decide(view, adopt=self._settings.adopt)
 
     # Writing
 
@@ -137,7 +196,9 @@ class Attempts:
                 records = self._write_once(outputs)
                 return Committed(records, seconds=time.monotonic() - began)
             except ProducerFenced as error:
-                raise self._fenced(error, time.monotonic() - started) from error
+                seconds = time.monotonic() - started
+                if self._has_timed_out(seconds) or attempt == ATTEMPTS_MAX or not self._may_take_over_again():
+                    raise self._fenced(error, seconds) from error
             except Exception as error:
                 self._give_up(error, attempt, time.monotonic() - started)
         raise AssertionError("the last attempt returns or raises")
@@ -159,12 +220,51 @@ class Attempts:
                         raise write_errors.unpack(row["failure"])
                     where = TopicPartition(row["topic"], row["partition"])
                     records[where] = records.get(where, 0) + row["records"]
-        marker = self._decision.marker
-        run.producer.send_offsets(batch.group_id, marker.on(batch.offsets(outputs)))
+        record = self._record(outputs, records)
+        run.producer.send_offsets(batch.group_id, record.marker.on(record.offsets))
         run.producer.commit()
-        run.term = marker.term
+        run.held, run.touched_at = record, time.monotonic()
         run.topics.update(where.topic for where in records)
+        if run.inputs is not None:
+            planned = batch.planned(batch.batch_id)
+            run.inputs.tell(planned.offsets if planned is not None else {})
         return records
+
+    def _record(self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]) -> Record:
+        batch, run = self._batch, self._run
+        assert self._decision is not None
+        planned = batch.planned(batch.batch_id)
+        if planned is None:
+            raise FencepostSparkError(
+                f"offsets/{batch.batch_id} of the checkpoint cannot be read, so where the batch ends is not known"
+            )
+        marker = dataclasses.replace(
+            self._decision.marker,
+            digest=planned.digest,
+            writer=batch.writer,
+            committed_ms=time.time_ns() // 1_000_000,
+        )
+        here = run.inputs.here(planned.offsets) if run.inputs is not None else {}
+        if here and here == dict(planned.offsets):
+            return Record(marker, here)
+        return Record(marker.with_positions(planned.offsets), here or self._marker_place(outputs, records))
+
+    def _marker_place(
+        self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Without an input that the group can hold, the marker is on a partition that is written."""
+        topic = next((output.topic for output in outputs if output.topic is not None), None)
+        if topic is not None:
+            return {TopicPartition(topic, 0): 0}
+        if self._run.held is not None:
+            return dict(self._run.held.offsets)
+        if records:
+            return {min(records): 0}
+        raise FencepostSparkError(
+            "no source of the query reads this cluster, no output has a topic of its own and no row names one, so the "
+            "batch cannot be recorded",
+            "give topic= for at least one output",
+        )
 
     def _written(self, batches: Any, writers: int) -> list[Any]:
         producer = self._run.producer
@@ -212,7 +312,7 @@ class Attempts:
     def skip(self, *, replayed: bool = True) -> Committed:
         """The batch is committed: nothing is written, and the epoch goes unused."""
         assert self._decision is not None
-        self._run.term = self._decision.marker.term
+        self._run.held = self._decision.record
         self._run.producer.abort()
         return Committed({}, replayed=replayed)
 
@@ -227,9 +327,10 @@ class Attempts:
         try:
             self._run.producer.abort()
         except ProducerFenced as fenced:
-            raise self._fenced(fenced, seconds) from error
-        timed_out = seconds * 1000 >= self._run.producer.timeout_ms
-        if timed_out and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
+            if self._has_timed_out(seconds) or attempt == ATTEMPTS_MAX or not self._may_take_over_again():
+                raise self._fenced(fenced, seconds) from error
+            return
+        if self._has_timed_out(seconds) and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
             raise self._timed_out() from error
         if failure_of(error) is Failure.NO_PACKAGE:
             raise RequirementNotMet(
@@ -244,6 +345,9 @@ class Attempts:
             ) from error
         _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
 
+    def _has_timed_out(self, seconds: float) -> bool:
+        return seconds * 1000 >= self._run.producer.timeout_ms
+
     def _timed_out(self) -> TransactionTimedOut:
         return TransactionTimedOut(
             f"writing batch {self._batch.batch_id} took longer than the transaction timeout of "
@@ -254,7 +358,7 @@ class Attempts:
 
     def _fenced(self, error: Exception, seconds: float = 0.0) -> FencepostSparkError:
         self._run.fenced_by = error
-        if seconds * 1000 >= self._run.producer.timeout_ms:
+        if self._has_timed_out(seconds):
             return self._timed_out()
         return FencedBySuccessor(
             f"another driver has taken over {self._settings.name!r}: {error}",
@@ -265,6 +369,8 @@ class Attempts:
 def _is_worth_another_attempt(error: Exception) -> bool:
     """What the user's own code raises would be raised again; a process that was lost will not be."""
     if isinstance(error, ClientError):
+        if write_errors.is_id_forgotten(error):
+            return True
         if isinstance(error, TransactionMustAbort):
             return write_errors.is_worth_another_attempt(error)
         return error.is_retriable  # A broker that is away for a moment, for example.

@@ -36,7 +36,7 @@ class Checkpoint:
         """`reads_kafka`: a source of the query is known to, so the offsets must not be missing."""
         self.location = location.rstrip("/")
         self._spark = spark
-        self._reads_kafka = reads_kafka
+        self.reads_kafka = reads_kafka
 
     def query_id(self) -> str:
         return str(json.loads(self._read("metadata"))["id"])
@@ -54,7 +54,10 @@ class Checkpoint:
 
     def offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         """Where the batch ends, of all its sources that look like Kafka; the smaller where two read one partition."""
-        return parse_offsets(self._read(f"offsets/{batch_id}"), reads_kafka=self._reads_kafka)
+        return parse_offsets(self.offset_log(batch_id), reads_kafka=self.reads_kafka)
+
+    def offset_log(self, batch_id: int) -> str:
+        return self._read(f"offsets/{batch_id}")
 
     def _read(self, name: str) -> str:
         parsed = urlparse(self.location)

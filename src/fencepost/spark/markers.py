@@ -1,111 +1,114 @@
-"""What a committed batch leaves behind in its group, and what follows from it for the batch that comes next.
+"""The record that a committed batch leaves in its group: the offsets where it ended, and a marker in their metadata.
 
-Every committed input partition carries `{term, query id, batch}` in its metadata. The pair (query id, batch) says how
-far the group's writer came; the term counts how often another writer was allowed to take over (`adopt=`), so that a
-writer that was replaced finds out. Pure: values in, a decision out.
+The marker says which query wrote which batch under which term, who that was and when, and holds a digest of what
+Spark's checkpoint says about every source of the batch. The term counts how often another writer was allowed to take
+over (`adopt=`), so that a writer that was replaced finds out. The digest is the authority on where the batch ended: it
+also holds for sources whose offsets cannot be in the group. `decisions` compares it. Pure.
 """
 
 import dataclasses
-import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from fencepost.client.values import CommittedOffset, TopicPartition
-from fencepost.spark.errors import BatchRefused
 
-REFUSE, CONTINUE = "refuse", "continue"
-ADOPT_CHOICES = (REFUSE, CONTINUE)
+POSITIONS_BYTES_MAX = 3_000
+"""Of positions inside a marker: brokers take 4,096 bytes of metadata (`offset.metadata.max.bytes`)."""
+
+Positions = Mapping[TopicPartition, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Marker:
     term: int
     batch_id: int
     query_id: str
+    digest: str = ""
+    """Empty in markers of the first version, and where no source has offsets: then positions are all there is."""
+    writer: str = ""
+    committed_ms: int = 0
+    positions: tuple[tuple[TopicPartition, int], ...] | None = None
+    """Where the inputs ended, if the offsets that carry the marker do not say; empty if they did not fit."""
+    is_yielded: bool = False
+    """Whoever fenced the writer of this batch has found that it was not its turn, and has given way."""
 
     def text(self) -> str:
-        return json.dumps({"term": self.term, "query": self.query_id, "batch": self.batch_id}, separators=(",", ":"))
+        held: dict[str, Any] = {"term": self.term, "query": self.query_id, "batch": self.batch_id}
+        if self.digest:
+            held["digest"] = self.digest
+        if self.writer:
+            held |= {"writer": self.writer, "at": self.committed_ms}
+        if self.positions is not None:
+            held["positions"] = nested(dict(self.positions))
+        if self.is_yielded:
+            held["yielded"] = True
+        return json.dumps(held, separators=(",", ":"))
 
-    def on(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    def on(self, offsets: Positions) -> dict[TopicPartition, CommittedOffset]:
         """The offsets of a batch, each with the marker."""
         text = self.text()
         return {partition: CommittedOffset(offset, metadata=text) for partition, offset in offsets.items()}
+
+    def with_positions(self, positions: Positions) -> "Marker":
+        """For inputs of another cluster. The digest stays when there is no room for them."""
+        fits = len(json.dumps(nested(positions), separators=(",", ":"))) <= POSITIONS_BYTES_MAX
+        return dataclasses.replace(self, positions=tuple(sorted(positions.items())) if fits else ())
+
+    @property
+    def is_of(self) -> tuple[int, int, str, str]:
+        """What makes it the same batch, whoever has committed it again."""
+        return self.term, self.batch_id, self.query_id, self.digest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """A marker with the offsets that carry it."""
+
+    marker: Marker
+    offsets: Positions
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where the inputs of the batch ended, as far as the group knows."""
+        return dict(self.offsets if self.marker.positions is None else self.marker.positions)
 
 
 def parse(text: str) -> Marker | None:
     """Metadata of other origin is nobody's marker."""
     try:
         found = json.loads(text)
-        return Marker(int(found["term"]), int(found["batch"]), str(found["query"]))
-    except (ValueError, TypeError, KeyError):
+        held = found.get("positions")
+        return Marker(
+            int(found["term"]),
+            int(found["batch"]),
+            str(found["query"]),
+            str(found.get("digest", "")),
+            str(found.get("writer", "")),
+            int(found.get("at", 0)),
+            None if held is None else tuple(sorted(_flat(held).items())),
+            bool(found.get("yielded", False)),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def newest(committed: Iterable[CommittedOffset]) -> Marker | None:
+def newest(committed: Mapping[TopicPartition, CommittedOffset]) -> Record | None:
     """A batch marks all its partitions at once; older markers are those of partitions it no longer reads."""
-    return max((marker for offset in committed if (marker := parse(offset.metadata)) is not None), default=None)
+    marked = {at: marker for at, offset in committed.items() if (marker := parse(offset.metadata)) is not None}
+    if not marked:
+        return None
+    last = max(marked.values(), key=lambda marker: (marker.term, marker.batch_id, marker.query_id, marker.committed_ms))
+    return Record(last, {at: committed[at].offset for at, marker in marked.items() if marker.is_of == last.is_of})
 
 
-class Step(enum.Enum):
-    WRITE = enum.auto()
-    SKIP = enum.auto()
-    """The batch was committed: write nothing, but let its plan run so that state advances."""
+def nested(positions: Positions) -> dict[str, dict[str, int]]:
+    """As in Spark's `startingOffsets`."""
+    held: dict[str, dict[str, int]] = {}
+    for partition in sorted(positions):
+        held.setdefault(partition.topic, {})[str(partition.partition)] = positions[partition]
+    return held
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    step: Step
-    marker: Marker
-    """What the batch leaves behind when it is committed, or has left behind."""
-
-
-def decide(
-    group_id: str, stored: Marker | None, query_id: str, batch_id: int, *, adopt: str = REFUSE, held_term: int | None
-) -> Decision:
-    """`held_term`: of the batches this run has committed; None before the first, and only then may it adopt."""
-    if held_term is not None and (stored is None or stored.term != held_term):
-        found = "nothing" if stored is None else f"term {stored.term} of query {stored.query_id}"
-        raise BatchRefused(
-            f"group {group_id!r} now holds {found}, but this run wrote under term {held_term}: another took over",
-            "stop one of the two; whoever is to go on starts anew with adopt='continue'",
-        )
-    if stored is not None and stored.query_id == query_id:
-        if stored.batch_id == batch_id:
-            return Decision(Step.SKIP, stored)
-        if stored.batch_id == batch_id - 1:
-            return Decision(Step.WRITE, Marker(stored.term, batch_id, query_id))
-    elif stored is None and batch_id == 0:
-        return Decision(Step.WRITE, Marker(1, batch_id, query_id))
-    if adopt == CONTINUE and held_term is None:
-        return Decision(Step.WRITE, Marker((stored.term if stored is not None else 0) + 1, batch_id, query_id))
-    raise _refusal(group_id, stored, query_id, batch_id)
-
-
-def _refusal(group_id: str, stored: Marker | None, query_id: str, batch_id: int) -> BatchRefused:
-    adopt = "to go on from this checkpoint all the same, start once with adopt='continue'"
-    if stored is None:
-        return BatchRefused(
-            f"batch {batch_id} is to be written, but group {group_id!r} holds no marker of batch {batch_id - 1}",
-            f"the offsets of the group expired, were deleted, or the query was written by another sink before; {adopt}",
-        )
-    if stored.query_id != query_id:
-        return BatchRefused(
-            f"group {group_id!r} was written by query {stored.query_id} up to batch {stored.batch_id}, and this is "
-            f"query {query_id} at batch {batch_id}",
-            f"two checkpoints use the same name, or the checkpoint is new; use another name, or {adopt} "
-            "(rows that the other query has written and this one reads again are written twice)",
-        )
-    if stored.batch_id < batch_id:
-        return BatchRefused(
-            f"batch {batch_id} comes next, but group {group_id!r} holds batch {stored.batch_id} of this query: what "
-            "was read since may be missing",
-            "if foreachBatch returned without a transaction (`if df.isEmpty(): return`), open one for every batch and "
-            "return inside its block; otherwise offsets of the group were lost, or the checkpoint was restored from a "
-            f"copy. If nothing is missing, {adopt}",
-        )
-    return BatchRefused(
-        f"batch {batch_id} comes next, but group {group_id!r} holds batch {stored.batch_id} of this query: rows "
-        "would be written twice",
-        f"the checkpoint was restored from a copy or damaged; restore the one that ends with batch {stored.batch_id}, "
-        f"or, {adopt}",
-    )
+def _flat(held: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, int(at)): int(offset) for topic, of in held.items() for at, offset in of.items()}

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
+from fencepost.spark.decisions import Step
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.markers import Step
 from fencepost.spark.outputs import checked_output
-from fencepost.spark.query_run import QueryRun
+from fencepost.spark.planned import NOTHING_PLANNED
+from fencepost.spark.query_run import QueryRun, writer
 from fencepost.spark.requirements import is_connect, refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import sink_settings
@@ -53,7 +53,8 @@ def write_exactly_once(
         batch_id=0,
         group_id=f"{name}.{run_id}",
         client_id=f"spark/{application}/{name}/{run_id}",
-        offsets=lambda outputs: {TopicPartition(topic, 0): 0},
+        writer=writer(application),
+        planned=lambda _: NOTHING_PLANNED,
     )
     producer = RunProducer(
         settings.bootstrap_servers,

@@ -195,11 +195,14 @@ class Pipeline:
         transaction_timeout_ms: int | None = None,
         max_writers: int | None = None,
         adopt: str = "refuse",
+        source_bootstrap_servers: str | None = None,
     ) -> "StreamingQuery":
         """Start the query and return it, as `writeStream.start()` does.
 
         `trigger` is what `DataStreamWriter.trigger` takes, for example `{"processingTime": "10 seconds"}` or
         `{"availableNow": True}`. `kafka` are options of the client (TLS, SASL), for reading and writing.
+        `source_bootstrap_servers` is the cluster that is read, if it is not the one that is written; options of its
+        client are `kafka.*` in `source_options`.
         """
         from fencepost.spark.starting import StartOptions, start
 
@@ -215,6 +218,7 @@ class Pipeline:
             transaction_timeout_ms=transaction_timeout_ms,
             max_writers=max_writers,
             adopt=adopt,
+            source_bootstrap_servers=source_bootstrap_servers,
         )
         query: StreamingQuery = start(self, spark, options)
         return query

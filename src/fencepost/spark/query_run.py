@@ -5,20 +5,30 @@ variable of the process that makes the calls, keyed by (query id, run id, name o
 """
 
 import atexit
+import contextlib
 import dataclasses
+import logging
+import os
+import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
+from fencepost.spark.input_clusters import InputClusters, Source, sources_of
+from fencepost.spark.markers import Record
 from fencepost.spark.query_sources import reads_kafka
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
 
+_log = logging.getLogger("fencepost.spark")
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PROCESS_RUN_ID = str(uuid.uuid4())
+RunKey = tuple[str, str, str]
+"""Query id, run id, name of the sink."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,10 +40,22 @@ class QueryContext:
     name: str | None
     application_id: str
     checkpoint: Checkpoint
+    is_active: Callable[[], bool] = lambda: True
+    sources: Callable[[], tuple[Source, ...]] = tuple
+    """Those that read Kafka; none if Spark does not tell. Asked once in a run."""
+
+    def key(self, name: str) -> "RunKey":
+        """A query may have several sinks, each under a name of its own."""
+        return self.query_id, self.run_id, name
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.query_id, self.run_id
+    def writer(self) -> str:
+        return writer(self.application_id)
+
+
+def writer(application_id: str) -> str:
+    """Who writes, for whoever finds the record later."""
+    return f"{application_id} on {socket.gethostname()[:64]}, process {os.getpid()}"
 
 
 def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
@@ -54,8 +76,33 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
     location = execution.resolvedCheckpointRoot()
     refuse_temporary(location)
     run_id = execution.runId().toString()
-    found = Checkpoint(location, spark, reads_kafka=reads_kafka(execution))
-    return QueryContext(query_id, run_id, execution.name(), context.applicationId, found)
+    return QueryContext(
+        query_id,
+        run_id,
+        execution.name(),
+        context.applicationId,
+        Checkpoint(location, spark, reads_kafka=reads_kafka(execution)),
+        lambda: bool(execution.isActive()),
+        lambda: _sources(execution),
+    )
+
+
+def _sources(execution: Any) -> tuple[Source, ...]:
+    """As the plan of the query holds them. It is Spark's own affair, so it may also not be there."""
+    try:
+        leaves = execution.logicalPlan().collectLeaves()
+        relations = [leaves.apply(number) for number in range(leaves.size())]
+        return tuple(sources_of([_options(relation) for relation in relations]))
+    except Exception as error:
+        _log.info("which clusters the query reads cannot be seen: %s", error)
+        return ()
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in dict(leaf.relation().options()).items()}
+    except Exception:
+        return {}  # Not a source of the newer kind.
 
 
 def _connect_context(spark: Any, location: str | None) -> QueryContext:
@@ -75,30 +122,40 @@ def _connect_context(spark: Any, location: str | None) -> QueryContext:
 @dataclasses.dataclass(slots=True)
 class QueryRun:
     producer: RunProducer
-    term: int | None = None
-    """Of what this run has committed; None before its first commit."""
+    started_ms: int = dataclasses.field(default_factory=lambda: time.time_ns() // 1_000_000)
+    inputs: InputClusters | None = None
+    """None where nothing is read from Kafka."""
+    held: Record | None = None
+    """What this run has committed last, or has found committed; None before."""
+    finished: int | None = None
+    """The batch that this run has brought to its end."""
     fenced_by: Exception | None = None
     """Once another driver has taken over, every further batch of this run is refused with the cause."""
     topics: set[str] = dataclasses.field(default_factory=set)
     """That rows have named so far: looked up by the driver once, not by every task."""
-    ended_batch: int | None = None
-    """The last that was committed or found to be committed."""
+    turn: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    """Of whoever uses the producer: a batch, or the heartbeat."""
+    is_in_batch: bool = False
+    touched_at: float = dataclasses.field(default_factory=time.monotonic)
+    """When the record was committed last, by the monotonic clock."""
+    heartbeat: threading.Thread | None = None
+    has_ended: threading.Event = dataclasses.field(default_factory=threading.Event)
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 
 
-_runs: dict[tuple[str, str, str], QueryRun] = {}
+_runs: dict[RunKey, QueryRun] = {}
 _lock = threading.Lock()
 
 
-def run_of(key: tuple[str, str, str], make: Callable[[], RunProducer]) -> QueryRun:
+def run_of(key: RunKey, make: Callable[[], QueryRun]) -> QueryRun:
     """The run, made when its first batch comes. Earlier runs of the same query are over."""
     with _lock:
         found = _runs.get(key)
         if found is None:
             for old in [other for other in _runs if other[0] == key[0] and other[1] != key[1]]:
                 _close(_runs.pop(old))
-            found = _runs[key] = QueryRun(make())
+            found = _runs[key] = make()
         return found
 
 
@@ -110,8 +167,12 @@ def close_runs(query_id: str | None = None) -> None:
 
 
 def _close(run: QueryRun) -> None:
+    run.has_ended.set()
     try:
-        run.producer.close()
+        with run.turn if not run.is_in_batch else contextlib.nullcontext():
+            if run.inputs is not None:
+                run.inputs.close()
+            run.producer.close()
     except Exception:
         pass  # Nothing depends on it: a coordinator ends what a lost producer left open.
 

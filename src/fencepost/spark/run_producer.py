@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fencepost.client.admin_configs import ConfigAdmin
 from fencepost.client.admin_groups import GroupAdmin
+from fencepost.client.admin_transactions import TransactionAdmin
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.face import LoopThread
 from fencepost.client.group_offsets import committed_offsets
 from fencepost.client.transaction_calls import TransactionProtocol
@@ -24,7 +26,7 @@ from fencepost.client.transaction_errors import (
 )
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, GroupMember, TopicMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, GroupMember, ResourceType, TopicMetadata, TopicPartition
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
 from fencepost.spark.write_errors import code_of
 from fencepost.wire.errors import ErrorCode
@@ -34,6 +36,20 @@ _log = logging.getLogger("fencepost.spark")
 TRANSACTION_TIMEOUTS_MS = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000)
 """Asked for one after the other until the broker's transaction.max.timeout.ms allows it."""
 OUTCOME_TIMEOUT_SECONDS = 1_800
+SETTLE_TIMEOUT_SECONDS = 60
+_OFFSETS_RETENTION, _ID_EXPIRATION = "offsets.retention.minutes", "transactional.id.expiration.ms"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retention:
+    """How long the cluster remembers what nobody touches; Kafka's defaults where it does not say."""
+
+    offsets_ms: int = 7 * 24 * 3_600_000
+    transactional_id_ms: int = 7 * 24 * 3_600_000
+
+
+class _Questions(GroupAdmin, ConfigAdmin, TransactionAdmin):
+    """What an administrator may ask, on the connections of the run."""
 
 
 class RunProducer:
@@ -54,6 +70,7 @@ class RunProducer:
         )
         self._options = dict(options)
         self._has_taken_over = False
+        self._retention: Retention | None = None
         self._loop = LoopThread()
 
         async def make() -> tuple[Cluster, AsyncTransactionalProducer]:
@@ -71,6 +88,7 @@ class RunProducer:
         except BaseException:
             self._loop.close()
             raise
+        self._questions = _Questions(self._cluster)
 
     def close(self) -> None:
         async def leave() -> None:
@@ -100,6 +118,10 @@ class RunProducer:
     def bootstrap_servers(self) -> tuple[str, ...]:
         return self._cluster.bootstrap_servers
 
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
     def topic(self, name: str) -> TopicMetadata:
         return self._loop.run(self._cluster.topic(name))
 
@@ -109,11 +131,50 @@ class RunProducer:
 
     def members(self, group_id: str) -> Sequence[GroupMember]:
         try:
-            return self._loop.run(GroupAdmin(self._cluster).describe_group(group_id)).members
+            return self._loop.run(self._questions.describe_group(group_id)).members
         except BrokerError as error:
             if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
                 return ()
             raise
+
+    def is_settled(self) -> bool:
+        """False if a transaction of this id is open. One that is decided is waited for: its commit is answered before
+        what it has committed can be read."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
+        while (state := self._transaction_state()).startswith("Prepare") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return state != "Ongoing"
+
+    def _transaction_state(self) -> str:
+        try:
+            return self._loop.run(self._questions.describe_transaction(self.transactional_id)).state
+        except BrokerError as error:
+            if error.code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+                return ""
+            raise
+
+    def retention(self) -> Retention:
+        """As far as the settings of a broker may be read. Asked once."""
+        if self._retention is None:
+            self._retention = self._loop.run(self._read_retention())
+        return self._retention
+
+    async def _read_retention(self) -> Retention:
+        known = Retention()
+        try:
+            node_id = min(self._cluster.brokers)
+            entries = await self._questions.describe_configs(
+                ResourceType.BROKER, str(node_id), keys=(_OFFSETS_RETENTION, _ID_EXPIRATION)
+            )
+            values = {entry.name: int(entry.value) for entry in entries if entry.value}
+        except (ClientError, ValueError) as error:
+            _log.info("how long the cluster keeps offsets cannot be read: %s", error)
+            return known
+        minutes = values.get(_OFFSETS_RETENTION)
+        return Retention(
+            known.offsets_ms if minutes is None else minutes * 60_000,
+            values.get(_ID_EXPIRATION, known.transactional_id_ms),
+        )
 
     def call_itself(self, client_id: str) -> None:
         """Under which name the broker sees the calls from now on."""
@@ -132,6 +193,10 @@ class RunProducer:
         elif producer.state is State.FAILED:
             producer.check_open()  # raises what it failed of
         self._loop.run(producer.begin())
+
+    def take_over_again(self) -> None:
+        """The next `begin` is bare. For a run that was fenced by one which has given way."""
+        self._has_taken_over = False
 
     def _take_over(self) -> None:
         while not self._has_taken_over:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from fencepost.client.options import is_option, parse_options
 from fencepost.client.security import OPTION_NAMES, InvalidOption
 from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.spark.decisions import ADOPT_CHOICES
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.kafka_options import (
     KERBEROS,
@@ -17,7 +18,6 @@ from fencepost.spark.kafka_options import (
     OF_PRODUCERS,
     asks_for_kerberos,
 )
-from fencepost.spark.markers import ADOPT_CHOICES
 from fencepost.wire.arrow_records import BATCH_BYTES
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 
@@ -55,6 +55,7 @@ class SinkSettings:
     adopt: str
     protocol: TransactionProtocol | None
     checkpoint: str | None = None
+    source_bootstrap_servers: str | None = None
 
 
 class SinkOptions(TypedDict, total=False):
@@ -70,6 +71,8 @@ class SinkOptions(TypedDict, total=False):
     """None is the newest that the cluster has finalized."""
     checkpoint: str | None
     """Needed only under Spark Connect."""
+    source_bootstrap_servers: str | None
+    """The cluster that the query reads, if it is another and Spark does not tell: under Spark Connect."""
 
 
 def sink_settings(
@@ -83,6 +86,7 @@ def sink_settings(
     adopt: str = "refuse",
     protocol: TransactionProtocol | None = None,
     checkpoint: str | None = None,
+    source_bootstrap_servers: str | None = None,
 ) -> SinkSettings:
     if not name:
         raise FencepostSparkError("the sink needs a name", "it becomes the transactional id and the group id")
@@ -99,7 +103,7 @@ def sink_settings(
     servers = tuple(bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else bootstrap_servers)
     return SinkSettings(
         name, servers, topic, options, compression, batch_bytes, transaction_timeout_ms, max_writers, adopt, protocol,
-        checkpoint,
+        checkpoint, source_bootstrap_servers,
     )  # fmt: skip
 
 

@@ -5,21 +5,28 @@
 """
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Self, Unpack
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.errors import FencepostSparkError, NotSupported
-from fencepost.spark.markers import Step
+from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.decisions import Step
+from fencepost.spark.errors import NotSupported
+from fencepost.spark.heartbeat import keep_alive
+from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
-from fencepost.spark.query_run import QueryRun, query_context, run_of
+from fencepost.spark.planned import Planned, planned
+from fencepost.spark.query_run import QueryContext, QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
+
+_log = logging.getLogger("fencepost.spark")
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
 
@@ -78,6 +85,7 @@ class Transaction:
         self._outputs: list[Output] = []
         self._attempts: Attempts | None = None
         self._run: QueryRun | None = None
+        self._is_active: Callable[[], bool] = lambda: True
         self.replayed = False
         """The batch was committed before: what is given to `write` is not written again."""
         self.committed: Committed | None = None
@@ -90,38 +98,35 @@ class Transaction:
         refuse_dynamic_allocation(spark)
         ship(spark)
         context = query_context(spark, settings.checkpoint)
-        run = run_of(
-            (*context.key, settings.name),
-            lambda: RunProducer(
-                settings.bootstrap_servers,
-                settings.name,
-                settings.options,
-                transaction_timeout_ms=settings.transaction_timeout_ms,
-                protocol=settings.protocol,
-            ),
-        )
-        batch_id = self._batch_id
-        if run.ended_batch == batch_id:
-            raise NotSupported(
-                f"batch {batch_id} has been written under the name {settings.name!r} by an earlier call in this "
-                "foreachBatch: one transaction per batch",
-                "use transaction() and write both, so that they become visible together; or give each call a name of "
-                "its own, and each is exactly once by itself",
-            )
-        inputs = context.checkpoint.offsets(batch_id)  # Before data moves: what is not understood is refused.
+        run = run_of(context.key(settings.name), lambda: _run(context, settings))
         batch = Batch(
             query_id=context.query_id,
-            batch_id=batch_id,
+            batch_id=self._batch_id,
             group_id=settings.name,
-            client_id=client_id(context.application_id, settings.name, str(batch_id)),
-            offsets=lambda outputs: inputs or marker_place(outputs),
-            ends_before=lambda: context.checkpoint.offsets(batch_id - 1),
+            client_id=client_id(context.application_id, settings.name, str(self._batch_id)),
+            writer=context.writer,
+            planned=_plans(context.checkpoint),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
-        while run.kept:
-            release(run.kept.pop())
-        self.replayed = self._attempts.enter() is Step.SKIP
+        self._is_active = context.is_active
+        if run.is_in_batch:
+            raise NotSupported(
+                f"a transaction of {settings.name!r} is open already", "write everything of a batch in one transaction"
+            )
+        run.turn.acquire()
+        run.is_in_batch = True
+        try:
+            while run.kept:
+                release(run.kept.pop())
+            self.replayed = self._attempts.enter() is Step.SKIP
+        except BaseException:
+            self._leave(run)
+            raise
         return self
+
+    def _leave(self, run: QueryRun) -> None:
+        run.is_in_batch = False
+        run.turn.release()
 
     def once(self, df: Any) -> Any:
         """The same rows for everything made of them: a random or timed column is computed once and kept."""
@@ -136,8 +141,17 @@ class Transaction:
         self._outputs.append(checked_output(rows, topic))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        attempts = self._attempts
+        attempts, run = self._attempts, self._run
         assert attempts is not None
+        assert run is not None
+        try:
+            self._end(attempts, run, error)
+        finally:
+            self._leave(run)
+        if error is None:
+            keep_alive(run, self._settings.name, self._is_active)
+
+    def _end(self, attempts: Attempts, run: QueryRun, error: BaseException | None) -> None:
         if error is not None:
             try:
                 attempts.abort()
@@ -151,8 +165,7 @@ class Transaction:
             if not self._outputs:
                 self._run_plan()
             self.committed = attempts.write(self._outputs)
-        assert self._run is not None
-        self._run.ended_batch = self._batch_id
+        run.finished = self._batch_id
 
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
@@ -164,12 +177,31 @@ def client_id(application_id: str, name: str, batch: str) -> str:
     return f"spark/{application_id}/{name}/{batch}"
 
 
-def marker_place(outputs: Sequence[Output]) -> dict[TopicPartition, int]:
-    """Without an input from Kafka the marker sits on partition 0 of the first output topic."""
-    topic = next((output.topic for output in outputs if output.topic is not None), None)
-    if topic is None:
-        raise FencepostSparkError(
-            "no source of the query reads Kafka, and no output has a topic of its own, so the batch cannot be recorded",
-            "give topic= for at least one output",
-        )
-    return {TopicPartition(topic, 0): 0}
+def _run(context: QueryContext, settings: SinkSettings) -> QueryRun:
+    producer = RunProducer(
+        settings.bootstrap_servers,
+        settings.name,
+        settings.options,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        protocol=settings.protocol,
+    )
+    sources = context.sources()
+    if not sources and settings.source_bootstrap_servers:
+        sources = (Source(settings.source_bootstrap_servers, settings.options),)
+    return QueryRun(producer, inputs=InputClusters(sources, producer, settings.name))
+
+
+def _plans(checkpoint: Checkpoint) -> Callable[[int], Planned | None]:
+    """What the checkpoint says about batches, each read once."""
+
+    @functools.cache
+    def plan(batch_id: int) -> Planned | None:
+        try:
+            return planned(checkpoint.offset_log(batch_id), reads_kafka=checkpoint.reads_kafka)
+        except NotSupported:
+            raise  # Before data moves.
+        except Exception as error:  # Hadoop's file systems raise errors of Java.
+            _log.info("offsets/%d of the checkpoint cannot be read: %s", batch_id, error)
+            return None
+
+    return plan

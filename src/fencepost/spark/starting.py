@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.client.blocking import Admin
@@ -10,12 +11,14 @@ from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.values import ResourceType
 from fencepost.spark import batch_states
 from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.decisions import View, decide
 from fencepost.spark.formats import Format
-from fencepost.spark.markers import decide, newest
+from fencepost.spark.markers import newest
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
 from fencepost.spark.requirements import refuse_trigger
 from fencepost.spark.shipping import ship
+from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,6 +42,13 @@ class StartOptions:
     transaction_timeout_ms: int | None = None
     max_writers: int | None = None
     adopt: str = "refuse"
+    source_bootstrap_servers: str | None = None
+
+    @property
+    def reads_from(self) -> str:
+        """The cluster of the sources."""
+        named = self.source_options.get("kafka.bootstrap.servers")
+        return named or self.source_bootstrap_servers or self.bootstrap_servers
 
 
 class MissingTopics(InvalidPipeline):
@@ -90,10 +100,10 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
             if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
             return
-        stored = newest(admin.committed_offsets(name).values())
+        stored = newest(admin.committed_offsets(name))
     query_id = Checkpoint(options.checkpoint, spark).query_id_if_begun()
-    if stored is not None and stored.query_id != query_id:
-        decide(name, stored, query_id or "(new)", 0, adopt=options.adopt, held_term=None)
+    if stored is not None and stored.marker.query_id != query_id:
+        decide(View(name, query_id or "(new)", 0, stored), adopt=options.adopt)
 
 
 def records(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "dict[str, DataFrame]":
@@ -104,7 +114,7 @@ def records(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) ->
 def _records(source: Source, spark: "SparkSession", options: StartOptions) -> "DataFrame":
     reader = (
         spark.readStream.format(options.source_format)
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .option("kafka.bootstrap.servers", options.reads_from)
         .option("startingOffsets", starting_offsets(options.starting_offsets, source))
         .option("includeHeaders", "true")
     )
@@ -166,6 +176,7 @@ class Processor:
             max_writers=options.max_writers,
             adopt=options.adopt,
             checkpoint=options.checkpoint,
+            source_bootstrap_servers=options.reads_from if options.reads_from != options.bootstrap_servers else None,
         ) as opened:
             if not opened.replayed:
                 frames = output_rows(self._pipeline, batch, opened.once, self._formats, self._limits)
@@ -182,23 +193,30 @@ def record_limits(pipeline: Pipeline, options: StartOptions) -> dict[str, int]:
     """The largest record that each output topic takes. Finds out on the way whether the topics are there."""
     definition = pipeline.definition
     limits: dict[str, int] = {}
-    missing = []
+    is_one_cluster = options.reads_from == options.bootstrap_servers
+    if not is_one_cluster:
+        with Admin(options.reads_from, **_source_client_options(options)) as admin:
+            _refuse_missing(pipeline, options.reads_from, admin, definition.sources)
     with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
-        for topic in (*definition.sources, *definition.topics):
-            try:
-                admin.describe_topic(topic)
-            except UnknownTopic:
-                missing.append(topic)
-        if missing:
-            raise MissingTopics(
-                f"pipeline {pipeline.name} needs topics that {options.bootstrap_servers} does not have: "
-                f"{', '.join(missing)}",
-                f"make them: `fencepost topics create {' '.join(missing)} --partitions 3 "
-                f"--bootstrap-server {options.bootstrap_servers}`",
-            )
+        needed = (*definition.sources, *definition.topics) if is_one_cluster else definition.topics
+        _refuse_missing(pipeline, options.bootstrap_servers, admin, needed)
         for topic in definition.topics:
             limits[topic] = _max_message_bytes(admin, topic)
     return limits
+
+
+def _refuse_missing(pipeline: Pipeline, servers: str, admin: Admin, topics: Iterable[str]) -> None:
+    missing = []
+    for topic in topics:
+        try:
+            admin.describe_topic(topic)
+        except UnknownTopic:
+            missing.append(topic)
+    if missing:
+        raise MissingTopics(
+            f"pipeline {pipeline.name} needs topics that {servers} does not have: {', '.join(missing)}",
+            f"make them: `fencepost topics create {' '.join(missing)} --partitions 3 --bootstrap-server {servers}`",
+        )
 
 
 def _max_message_bytes(admin: Admin, topic: str) -> int:
@@ -213,3 +231,10 @@ def _max_message_bytes(admin: Admin, topic: str) -> int:
 
 def _client_options(options: StartOptions) -> dict[str, Any]:
     return {name.removeprefix("kafka."): value for name, value in options.kafka.items()}
+
+
+def _source_client_options(options: StartOptions) -> dict[str, Any]:
+    """For the cluster that is read, if it is another one."""
+    given = {**options.kafka, **options.source_options}
+    client = {name.removeprefix("kafka."): value for name, value in given.items()}
+    return {name: value for name, value in client.items() if name in CLIENT_OPTIONS}

@@ -62,6 +62,12 @@ def is_epoch_old(error: ClientError) -> bool:
     return code_of(error) in _EPOCH_IS_OLD
 
 
+def is_id_forgotten(error: BaseException) -> bool:
+    """The transactional id has expired. Asking for an epoch with the old identity makes it anew, unless another driver
+    has done so meanwhile: then this one is fenced."""
+    return code_of(error) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
 def is_worth_another_attempt(error: ClientError) -> bool:
     if isinstance(error, ProducerFenced):
         return False

@@ -1,0 +1,148 @@
+"""Which cluster each source of a query reads. A pipeline may read one cluster and write another.
+
+Offsets of a partition that the written cluster does not have cannot be in the transaction; the record's marker holds
+them then. They are also committed, after the transaction and as well as it goes, to the group of the same name where
+the partition is, so that every tool shows the lag there. Nothing is decided by those.
+"""
+
+import dataclasses
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.client.blocking import Admin
+from fencepost.client.errors import ClientError, UnknownTopic
+from fencepost.client.values import CommittedOffset, TopicPartition
+from fencepost.spark.markers import Positions, newest
+from fencepost.spark.run_producer import RunProducer
+from fencepost.spark.source_settings import CLIENT_OPTIONS
+
+_log = logging.getLogger("fencepost.spark")
+
+ASK_TIMEOUT_MS = 5_000
+_SERVERS = "kafka.bootstrap.servers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One source of a query that reads Kafka, by its options."""
+
+    bootstrap_servers: str
+    client: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+
+    def reads(self, topic: str) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return self.topics is None or topic in self.topics
+
+
+def sources_of(options: Sequence[Mapping[str, str]]) -> list[Source]:
+    """Of the options that Spark holds for the sources of a query; those without brokers read something else."""
+    return [
+        _source(given) for given in ({n.lower(): v for n, v in each.items()} for each in options) if given.get(_SERVERS)
+    ]
+
+
+def _source(given: Mapping[str, str]) -> Source:
+    client = {name.removeprefix("kafka."): value for name, value in given.items()}
+    topics = None
+    if "subscribe" in given:
+        topics = frozenset(name.strip() for name in given["subscribe"].split(","))
+    elif "assign" in given:
+        topics = frozenset(json.loads(given["assign"]))
+    return Source(
+        given[_SERVERS],
+        {name: value for name, value in client.items() if name in CLIENT_OPTIONS and name != "client.id"},
+        topics,
+        given.get("subscribepattern"),
+    )
+
+
+class InputClusters:
+    """Of one run. Asks each cluster once who it is; an address says nothing, a cluster has many."""
+
+    def __init__(self, sources: Sequence[Source], producer: RunProducer, group_id: str) -> None:
+        self._sources = list(sources)
+        self._producer = producer
+        self._group_id = group_id
+        self._admins: dict[str, Admin | None] = {}
+        self._is_written: dict[str, bool | None] = {}
+        self._may_tell: dict[str, bool] = {}
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            if admin is not None:
+                admin.close()
+
+    def here(self, positions: Positions) -> dict[TopicPartition, int]:
+        """Those of the cluster that is written."""
+        known = {topic: self._is_here(topic) for topic in {partition.topic for partition in positions}}
+        return {partition: offset for partition, offset in positions.items() if known[partition.topic]}
+
+    def _is_here(self, topic: str) -> bool:
+        said = {self._is_the_written_one(source) for source in self._sources if source.reads(topic)}
+        if len(said) == 1 and None not in said:
+            return bool(said.pop())
+        if False in said:
+            return False  # The same name in two clusters: one number could not say where both are.
+        try:
+            self._producer.topic(topic)
+        except UnknownTopic:
+            return False
+        return True
+
+    def _is_the_written_one(self, source: Source) -> bool | None:
+        """None if the cluster of the source cannot be asked."""
+        servers = source.bootstrap_servers
+        if servers not in self._is_written:
+            if sorted(servers.split(",")) == sorted(self._producer.bootstrap_servers):
+                self._is_written[servers] = True
+            else:
+                admin = self._admin(source)
+                self._is_written[servers] = (
+                    None if admin is None else admin.describe_cluster().cluster_id == self._producer.cluster_id
+                )
+        return self._is_written[servers]
+
+    def _admin(self, source: Source) -> Admin | None:
+        servers = source.bootstrap_servers
+        if servers not in self._admins:
+            options = {**source.client, "retry.timeout.ms": ASK_TIMEOUT_MS, "request.timeout.ms": ASK_TIMEOUT_MS}
+            try:
+                self._admins[servers] = Admin(servers, **options)
+            except ClientError as error:
+                _log.warning("the cluster at %s cannot be asked by the driver: %s", servers, error)
+                self._admins[servers] = None
+        return self._admins[servers]
+
+    def tell(self, positions: Positions) -> None:
+        """Commit what the written cluster cannot hold where it belongs. Best effort: nothing depends on it."""
+        for source in self._sources:
+            if self._is_the_written_one(source) is not False:
+                continue
+            offsets = {at: CommittedOffset(offset) for at, offset in positions.items() if source.reads(at.topic)}
+            admin = self._admin(source)
+            if offsets and admin is not None:
+                try:
+                    if self._may_tell_it(source, admin):
+                        admin.commit_offsets(self._group_id, offsets)
+                except ClientError as error:
+                    _log.warning(
+                        "the lag of %r is not shown at %s: %s", self._group_id, source.bootstrap_servers, error
+                    )
+
+    def _may_tell_it(self, source: Source, admin: Admin) -> bool:
+        """A group in which another pipeline keeps its record is left alone."""
+        servers = source.bootstrap_servers
+        if servers not in self._may_tell:
+            self._may_tell[servers] = newest(admin.committed_offsets(self._group_id)) is None
+            if not self._may_tell[servers]:
+                _log.warning(
+                    "group %r at %s is the record of a pipeline that writes there, so the lag of this one is not shown "
+                    "there; give it another name", self._group_id, servers,
+                )  # fmt: skip
+        return self._may_tell[servers]

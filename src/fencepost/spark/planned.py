@@ -1,0 +1,58 @@
+"""What Spark has planned for a batch, as its offset log says: where every source ends, with a digest of all of it.
+
+The digest covers sources that are not Kafka as well, and is the same for the same offsets in any order and format of
+the log. Where a first batch began is left out: what counts is where it ends. Pure.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from typing import Any
+
+from fencepost.spark.checkpoint import parse_offsets
+from fencepost.spark.markers import Positions
+from fencepost.spark.source_offsets import STARTS
+
+DIGEST_CHARACTERS = 20
+_NUMBERED = re.compile(r"([A-Za-z0-9_.-]+):(?=.)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    offsets: Positions
+    digest: str
+    planned_ms: int = 0
+
+
+NOTHING_PLANNED = Planned({}, "")
+"""A batch without a stream: there is nothing to compare."""
+
+
+def planned(text: str, *, reads_kafka: bool = False) -> Planned:
+    """Raises for a text that is not an offset log, and as `parse_offsets` for one that is not understood."""
+    offsets = parse_offsets(text, reads_kafka=reads_kafka)
+    lines = text.splitlines()
+    sources = sorted(_canonical(line) for line in lines[2:])
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:DIGEST_CHARACTERS] if sources else ""
+    return Planned(offsets, digest, _planned_ms(lines[1] if len(lines) > 1 else ""))
+
+
+def _canonical(line: str) -> str:
+    """A source's offset without the number that newer logs put before it, and with its keys in order."""
+    try:
+        held = json.loads(line)
+    except ValueError:
+        without = _NUMBERED.sub("", line, count=1) if _NUMBERED.match(line) else line
+        return _canonical(without) if without != line else line
+    if isinstance(held, dict):
+        held = {name: value for name, value in held.items() if not name.startswith(STARTS)}
+    return json.dumps(held, sort_keys=True, separators=(",", ":"))
+
+
+def _planned_ms(line: str) -> int:
+    try:
+        held: Any = json.loads(line)
+        return int(held["batchTimestampMs"])
+    except (ValueError, TypeError, KeyError):
+        return 0
