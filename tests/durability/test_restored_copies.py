@@ -1,17 +1,22 @@
 """Files put back from an older copy, or copied while the broker ran: what was handed out is not handed out again."""
 
 import copy
+import random
+from collections.abc import Callable
 
 import pytest
 
 from fencepost.broker.cluster_metadata import JOURNAL_NAME
-from fencepost.broker.events import SideFileDamaged
+from fencepost.broker.directory_repair import DirectoryRepair
+from fencepost.broker.events import LogCut, SideFileDamaged
 from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
 from fencepost.log.side_files import RECOVERY_POINT_CHECKPOINT
 from fencepost.simulation.disk import SimulatedDisk
-from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
+from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, SimulatedNode
+from fencepost.wire.batch import iterate_headers
 from tests.durability.scene import SMALL, Client
 from tests.durability.transactional import TransactionalClient, find_coordinators, read_committed
+from tests.fuzz.directory import data_values_in, file_paths
 
 SETTINGS = {**SMALL, "transaction.state.log.num.partitions": "1"}
 JOURNAL = f"{DATA_DIRECTORY}/{JOURNAL_NAME}"
@@ -106,3 +111,80 @@ def test_with_an_older_coordinator_no_epoch_comes_back(is_new: bool, state: str)
     assert (shop.producer_id, shop.producer_epoch) not in used
     buy(shop, b"afterwards")
     assert [value for _, value in read_committed(Client(machine), "orders", 0)] == written
+
+
+# A copy of a running broker
+
+
+def copy_while_running(machine: SimulatedNode, source: random.Random, live: Callable[[], None]) -> SimulatedDisk:
+    """File by file, in any order, while the broker goes on."""
+    copied = SimulatedDisk()
+    copied.make_directory(DATA_DIRECTORY)
+    paths = file_paths(machine.disk, DATA_DIRECTORY)
+    source.shuffle(paths)
+    for path in paths:
+        if machine.disk.exists(path):
+            copied.make_directory(path.rpartition("/")[0])
+            copied.write_bytes(path, machine.disk.read_bytes(path))
+        if source.random() < 0.1:
+            live()
+    copied.sync_file_system(DATA_DIRECTORY)
+    return copied
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_copy_of_a_running_broker_serves_what_was_written_or_says_what_is_missing(seed: int) -> None:
+    settings = {**SETTINGS, "log.segment.bytes": "1500", "transaction.state.log.segment.bytes": "2500"}
+    machine = SimulatedNode(settings, seed=seed).start()
+    client = Client(machine)
+    assert client.create_topic("orders", 2) == 0
+    find_coordinators(client, ["group"], ["shop", "till"])
+    producers = [TransactionalClient(client, "shop"), TransactionalClient(client, "till", is_new=False)]
+    for producer in producers:
+        producer.init()
+    written: list[dict[int, bytes]] = [{}, {}]
+
+    def live() -> None:
+        for producer in producers:
+            for partition in (0, 1):
+                value = b"%d" % len(written[partition]) + b"x" * 90
+                written[partition][producer.produce("orders", partition, value)] = value
+            producer.end(is_commit=True)
+        machine.scheduler.run_for(700)
+
+    for _ in range(10):
+        live()
+    acknowledged = [set(each) for each in written]
+    copied = copy_while_running(machine, random.Random(seed), live)
+    machine.crash()
+    used = {
+        (header.producer_id, header.producer_epoch)
+        for path in file_paths(copied, DATA_DIRECTORY)
+        if path.endswith(".log")
+        for _, header in iterate_headers(memoryview(copied.read_bytes(path)))
+    }
+
+    restored = SimulatedNode(settings, seed=seed, disk=copied)
+    work = DirectoryRepair(copied, DATA_DIRECTORY, SeededRandomness(restored.source), machine.clock.wall_ms())
+    lost = work.survey().damaged
+    for each in lost:
+        work.accept(each.topic, each.index)
+    restored.clock.jump_wall(machine.clock.wall_ms() - restored.clock.wall_ms())
+    restored.start()
+    restored.scheduler.run_for(5_000)
+    told = {(each.topic, each.partition) for each in restored.node.events.recent if isinstance(each, LogCut)}
+    told |= {(each.topic, each.index) for each in lost}
+    client = Client(restored)
+    for partition in (0, 1):
+        log = restored.node.partition("orders", partition).log
+        found = dict(data_values_in(b"".join(segment.file.read(0, segment.size) for segment in log.segments)))
+        assert found.items() <= written[partition].items()
+        assert acknowledged[partition] <= found.keys() or ("orders", partition) in told
+    for transactional_id, is_new in (("shop", True), ("till", False)):
+        producer = TransactionalClient(client, transactional_id, is_new=is_new)
+        producer.init()
+        assert (producer.producer_id, producer.producer_epoch) not in used
+        for partition in (0, 1):
+            end_offset = restored.node.partition("orders", partition).log.log_end_offset
+            assert producer.produce("orders", partition, b"afterwards") >= end_offset
+        producer.end(is_commit=True)
