@@ -137,8 +137,9 @@ RULES: Mapping[Situation, Rule] = {
         None,
         "batch {batch} comes next, but group {group!r} holds batch {stored_batch} of this query, written {written}: "
         "what the batches between have read would be missing ({difference})",
-        "the group was set back, or foreachBatch has ended these batches without the sink; if their rows are not "
-        f"wanted, {_ADOPT}; else {{go_on}}",
+        "the group was set back, or foreachBatch has ended these batches without the sink (`if df.isEmpty(): return`: "
+        f"open a transaction for every batch, and return inside its block); if their rows are not wanted, {_ADOPT}; "
+        "else {go_on}",
         may_adopt=True,
     ),
     Situation.BEHIND: Rule(
@@ -190,9 +191,10 @@ RULES: Mapping[Situation, Rule] = {
         "of a query whose function asks for a second transaction in one batch",
         "holds batch N, written by the first",
         None,
-        "batch {batch} has had its transaction under {group!r}, and foreachBatch asks for another",
-        "write to several topics in one transaction: `with transaction(...) as t` and t.write for each, or give the "
-        "second sink another name",
+        "batch {batch} has had its transaction under {group!r}, and foreachBatch asks for another: one transaction per "
+        "batch and name",
+        "use transaction() and write both, so that they become visible together; or give each sink a name of its own, "
+        "and each is exactly once by itself",
     ),
 }
 """A group that expired while a run was writing is judged by the run's own record, which is the newest there is."""
