@@ -49,6 +49,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name matches")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and end")
     parser.add_argument("--quick", action="store_true", help="few pairs, short samples, fewer rows: three minutes")
+    parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     parser.add_argument("--json", type=Path, default=load.BENCH / "results.json", metavar="FILE")
     parser.add_argument(
         "--patience", type=float, default=10.0, metavar="SECONDS", help="how long a row waits for a quiet machine"
@@ -96,7 +97,10 @@ def main() -> int:
         context.java.close()
         context.java_transactions.close()
         launcher.close()
-    report.print_table(outcome, Console(width=TABLE_COLUMNS))
+    if options.markdown:
+        print(report.markdown(outcome))
+    else:
+        report.print_table(outcome, Console(width=TABLE_COLUMNS))
     words = ["python -m bench", f"--pairs {pairs}", "--quick" * options.quick, "--self-check" * options.self_check]
     words.append(f"--rows {options.rows!r}" if options.rows else "")
     report.write_json(outcome, " ".join(word for word in words if word), options.json)

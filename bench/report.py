@@ -83,6 +83,27 @@ def print_table(outcome: Outcome, console: Console) -> None:
         console.print(f"[red]not measured[/] {name}: {reason}")
 
 
+def markdown(outcome: Outcome) -> str:
+    """The rows as they are in docs/benchmarks.md."""
+    lines = [
+        "| row | | Fencepost | Apache Kafka | ratio | pairs | broker CPU ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in outcome.rows:
+        cells = (
+            row.experiment,
+            f"{row.metric.key}, {row.metric.unit}",
+            _number(statistics.median(row.ours)),
+            _number(statistics.median(row.theirs)),
+            f"**{row.ratio:.2f}**",
+            f"{min(row.ratios):.2f}..{max(row.ratios):.2f}",
+            "" if row.cpu_ratio is None else f"{row.cpu_ratio:.2f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"\nNot measured: {name}: {reason}" for name, reason in outcome.failures.items()]
+    return "\n".join(lines)
+
+
 def _first(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     return found[1] if found else "unknown"
