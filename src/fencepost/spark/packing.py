@@ -20,6 +20,7 @@ from fencepost.spark import partition_kernels as kernels
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.routing import first_index, salts
 from fencepost.spark.workers import TaskCode, freeze_imports
+from fencepost.wire.arrow_arrays import from_bytes, from_numpy, is_valid, to_numpy
 from fencepost.wire.arrow_records import decode_batches, encode_batches
 from fencepost.wire.batch import COMPRESSION_MASK, read_header
 
@@ -84,10 +85,14 @@ class _Packing:
         for topic, rows in self._by_topic(columns):
             packed.extend(self._pack_topic(topic, rows))
         if packed:
+            salts, topics, partitions, records, batches = zip(*packed, strict=True)
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array(column, field.type)
-                    for column, field in zip(zip(*packed, strict=True), PACKED_SCHEMA, strict=True)
+                    from_numpy(np.array(salts, np.int32), pa.int32()),
+                    from_bytes(topics, pa.string()),
+                    from_numpy(np.array(partitions, np.int32), pa.int32()),
+                    from_numpy(np.array(records, np.int32), pa.int32()),
+                    from_bytes(batches, pa.binary()),
                 ],
                 schema=PACKED_SCHEMA,
             )
@@ -103,9 +108,9 @@ class _Packing:
         if len(encoded.dictionary) == 1:
             yield encoded.dictionary[0].as_py(), columns
             return
-        codes = encoded.indices.to_numpy()
+        codes = to_numpy(encoded.indices, np.int32)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):
-            rows = pa.array(np.flatnonzero(codes == code))
+            rows = from_numpy(np.flatnonzero(codes == code), pa.int64())
             yield topic, {name: column.take(rows) for name, column in columns.items()}
 
     def _pack_topic(self, topic: str, columns: dict[str, Any]) -> Iterator[_Packed]:
@@ -136,12 +141,14 @@ class _Packing:
     def _place(self, topic: str, columns: dict[str, Any], count: int, rows: int) -> tuple[Any, Any] | None:
         """Where each partition's rows begin, and the rows in that order; None when there is one partition only."""
         keys, chosen = columns.get("key"), columns.get("partition")
+        if chosen is not None and chosen.null_count == rows:
+            chosen = None
         if count == 1 and chosen is None:
             return None
         values = columns["value"]
         portions = max(1, math.ceil(values.nbytes / self._packer.batch_bytes))
         placed = np.empty(rows, np.int64)
-        choice = _NO_CHOICE if chosen is None else chosen.cast(pa.int64()).fill_null(-1).to_numpy()
+        choice = _NO_CHOICE if chosen is None else _chosen(chosen.cast(pa.int64()))
         refused = kernels.place(placed, count, *_bytes_column(keys), choice, self._sticky % count, portions)
         self._sticky += portions
         if refused >= 0:
@@ -151,7 +158,7 @@ class _Packing:
             )
         starts, order = np.zeros(count + 1, np.int64), np.empty(rows, np.int64)
         kernels.group(placed, starts, order)
-        return starts, pa.array(order)
+        return starts, from_numpy(order, pa.int64())
 
     def _partition_count(self, topic: str) -> int:
         """Topics that only the rows name are looked up here; that is no call to a coordinator."""
@@ -164,6 +171,11 @@ class _Packing:
 def _one(column: Any) -> Any:
     chunks = column.chunks
     return chunks[0] if len(chunks) == 1 else column.combine_chunks()
+
+
+def _chosen(array: Any) -> Any:
+    """Partitions that rows have chosen, -1 where one has not."""
+    return np.where(is_valid(array), to_numpy(array, np.int64), -1)
 
 
 def _bytes_column(array: Any) -> tuple[Any, Any, Any, int]:

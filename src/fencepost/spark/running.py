@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.spark import batch_states
+from fencepost.spark import batch_states, worker_daemon
 from fencepost.spark.pipelines import Pipeline
 from fencepost.spark.progress import Progress, progress_of
 from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
@@ -64,6 +64,8 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
     if master is None or master.startswith("local"):
         # Executors on this machine, in this process or (local-cluster) in others.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if os.environ["PYSPARK_PYTHON"] == sys.executable and sys.platform == "linux":
+            settings["spark.python.daemon.module"] = worker_daemon.__name__
     if master is None or master.startswith("local["):
         # Spark's default of 200 is for clusters; on one machine a batch would spend its time starting tasks.
         settings |= {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES
 from fencepost.client.values import TopicPartition
 from fencepost.spark.source_errors import MalformedTimestamp
+from fencepost.wire.arrow_arrays import from_bytes, from_numpy, to_numpy
 from fencepost.wire.arrow_records import BatchAt, decode_batches
 from fencepost.wire.batch import CREATE_TIME
 
@@ -57,7 +58,7 @@ class Unpacker:
             found = decode_batches(
                 portion.view, batches=batches, from_offset=portion.fetch_offset, max_bytes=DECOMPRESSED_BATCH_MAX_BYTES
             )
-            offsets = found.column(0).to_numpy()
+            offsets = to_numpy(found.column(0), np.int64)
             rows = len(offsets)
             if rows and offsets[-1] >= self._end:
                 found = found.slice(0, int(np.searchsorted(offsets, self._end)))
@@ -95,15 +96,15 @@ class Unpacker:
         if rows > self._rows_ready:
             self._rows_ready = max(rows * 5 // 4, _CONSTANT_ROWS_MIN)
             self._constants = (
-                pa.repeat(pa.scalar(self._partition.topic, pa.string()), self._rows_ready),
-                pa.repeat(pa.scalar(self._partition.partition, pa.int32()), self._rows_ready),
-                tuple(pa.repeat(pa.scalar(kind, pa.int32()), self._rows_ready) for kind in (0, 1)),
+                pa.repeat(from_bytes([self._partition.topic], pa.string())[0], self._rows_ready),
+                _repeated(self._partition.partition, self._rows_ready),
+                (_repeated(0, self._rows_ready), _repeated(1, self._rows_ready)),
             )
         topic, partition, kinds = self._constants
         return topic.slice(0, rows), partition.slice(0, rows), tuple(kind.slice(0, rows) for kind in kinds)
 
     def _microseconds(self, offsets: Any, timestamps: Any) -> Any:
-        milliseconds = timestamps.view(pa.int64()).to_numpy()
+        milliseconds = to_numpy(timestamps, np.int64)
         out_of_range = (milliseconds > TIMESTAMP_MS_MAX) | (milliseconds < -TIMESTAMP_MS_MAX)
         if out_of_range.any():
             row = int(np.argmax(out_of_range))
@@ -115,11 +116,15 @@ class Unpacker:
         )
 
 
+def _repeated(number: int, rows: int) -> Any:
+    return from_numpy(np.full(rows, number, np.int32), pa.int32())
+
+
 def _headers(found: Any) -> Any:
     """As Spark gives them: a record without headers has null, not an empty list."""
     wanted = HEADERS_COLUMN[1]
-    lengths = np.diff(found.offsets.to_numpy())
+    lengths = np.diff(to_numpy(found.offsets, np.int32))
     entries = pa.StructArray.from_arrays([found.values.field(0), found.values.field(1)], fields=list(wanted.value_type))
     if lengths.all():
         return pa.ListArray.from_arrays(found.offsets, entries, type=wanted)
-    return pa.ListArray.from_arrays(found.offsets, entries, type=wanted, mask=pa.array(lengths == 0))
+    return pa.ListArray.from_arrays(found.offsets, entries, type=wanted, mask=from_numpy(lengths == 0, pa.bool_()))

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fencepost.client.batch_pipeline import BatchPipeline
@@ -16,6 +17,7 @@ from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.spark import write_errors
 from fencepost.spark.packing import split
 from fencepost.spark.workers import TaskCode, freeze_imports
+from fencepost.wire.arrow_arrays import from_bytes, from_numpy
 
 WRITTEN_SCHEMA = pa.schema(
     [
@@ -60,9 +62,14 @@ class Writer(TaskCode):
         ]
         if failure is not None:
             rows = [("", -1, 0, failure)]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(WRITTEN_SCHEMA)
+        topics, partitions, counts, failures = zip(*rows, strict=True) if rows else ((), (), (), ())
         yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
+            [
+                from_bytes(topics, pa.string()),
+                from_numpy(np.array(partitions, np.int32), pa.int32()),
+                from_numpy(np.array(counts, np.int64), pa.int64()),
+                from_bytes(failures, pa.string()),
+            ],
             schema=WRITTEN_SCHEMA,
         )
         freeze_imports()

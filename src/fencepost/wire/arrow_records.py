@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fencepost.ports import Buffer
 from fencepost.wire import arrow_kernels as kernels
+from fencepost.wire.arrow_arrays import COLUMN_BYTES_MAX, to_numpy
 from fencepost.wire.batch import (
     COMPRESSION_MASK,
     CURRENT_MAGIC,
@@ -36,7 +37,6 @@ BATCH_BYTES = 500_000
 """Of records in a batch. Larger ones go back to the system when they are freed, and faulting their pages in again costs
 as much as filling them."""
 DECOMPRESSED_MAX_BYTES = 256 * 1024 * 1024
-COLUMN_BYTES_MAX = 2**31 - 1
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -134,7 +134,7 @@ def _timestamps(given: Any, rows: int) -> Any:
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     if array.null_count or len(array) != rows:
         raise ValueError(f"a timestamp is needed for each of {rows} rows")
-    return np.ascontiguousarray(array.cast(pa.int64()).to_numpy())
+    return to_numpy(array.cast(pa.int64()), np.int64)
 
 
 def _whole(given: Any) -> Any:
