@@ -146,7 +146,7 @@ def test_two_sinks_in_one_batch_are_two_names_or_one_transaction(scene: Scene) -
         exactly_once(names[1], scene.servers, topic=shipments)(batch, number)
 
     with pytest.raises(
-        StreamingQueryException, match=r"one transaction per batch.* use transaction\(\) and write both"
+        StreamingQueryException, match=r"one transaction per batch\. Use transaction\(\) and write both"
     ):
         scene.run(rows, process)
     assert scene.numbers(shipments) == []
