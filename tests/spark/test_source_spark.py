@@ -300,11 +300,9 @@ def test_triggers_without_micro_batches_start_nothing(
     rows = load(spark, broker, topic, startingOffsets="earliest").select("key", "value")
     output = create(broker)
     sink = exactly_once(output, broker.bootstrap_servers, topic=output)
+    writer = rows.writeStream.foreachBatch(sink).trigger(**trigger).option("checkpointLocation", str(tmp_path))
     with pytest.raises(PySparkException):
-        query = (
-            rows.writeStream.foreachBatch(sink).trigger(**trigger).option("checkpointLocation", str(tmp_path)).start()
-        )
-        _finished(query)
+        _finished(writer.start())
     with Admin(broker.bootstrap_servers) as admin:
         assert admin.committed_offsets(output) == {}
     close_runs()

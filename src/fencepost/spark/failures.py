@@ -1,7 +1,7 @@
 """Why a job of Spark has failed: a process was lost, kept rows were lost with one, or the code or the data is wrong.
 
-The sign is the chain of Java exceptions that Spark raises, by class and error condition. Tests on each supported version
-of Spark kill processes and look at what comes:
+The sign is the chain of Java exceptions that Spark raises, by class and error condition. Tests on each supported
+version of Spark kill processes and look at what comes:
 
 - Spark gives a job that it aborts the exception of the task as its cause. There is none when no task raised one: an
   executor went away, or shuffle files did, or a barrier stage failed. The only stage of the sink that is a barrier runs
