@@ -14,14 +14,16 @@ from tests.support.patience import patient
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
-from fencepost.client import Admin, BrokerError, NewTopic, TopicPartition, TransactionProtocol  # noqa: E402
+from fencepost.client import Admin, BrokerError, Client, NewTopic, TopicPartition, TransactionProtocol  # noqa: E402
 from fencepost.spark import exactly_once, heartbeat  # noqa: E402
 from fencepost.spark.attempts import Attempts, Batch  # noqa: E402
+from fencepost.spark.checkpoint import Checkpoint  # noqa: E402
 from fencepost.spark.decisions import Step  # noqa: E402
 from fencepost.spark.errors import BatchRefused, FencedBySuccessor  # noqa: E402
 from fencepost.spark.heartbeat import beat, keep_alive, period_seconds  # noqa: E402
 from fencepost.spark.input_clusters import InputClusters  # noqa: E402
 from fencepost.spark.markers import newest  # noqa: E402
+from fencepost.spark.ownership import end_what_was_left  # noqa: E402
 from fencepost.spark.planned import planned  # noqa: E402
 from fencepost.spark.query_run import QueryRun, close_runs  # noqa: E402
 from fencepost.spark.run_producer import Retention, RunProducer  # noqa: E402
@@ -228,6 +230,42 @@ def test_a_driver_that_was_replaced_stops_at_once(start: Callable[..., Pipeline]
         old.batch(2)
     with pytest.raises(FencedBySuccessor):
         old.batch(2)
+
+
+def checkpoint_at(directory: Path, pipeline: Pipeline, query: str, done: int, planned_batches: int) -> Checkpoint:
+    for log, count in (("offsets", planned_batches), ("commits", done)):
+        (directory / log).mkdir(parents=True)
+        for number in range(count):
+            (directory / log / str(number)).write_text(f'v1\n{{}}\n{{"{pipeline.topic}":{{"0":{number * 10}}}}}')
+    (directory / "metadata").write_text(f'{{"id":"{query}"}}')
+    return Checkpoint(str(directory))
+
+
+def test_a_successor_ends_what_was_left_open_when_it_starts_if_it_is_its_turn(
+    broker: BrokerProcess, start: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    pipeline = start()
+    pipeline.batch(0)
+    servers, name = broker.bootstrap_servers, pipeline.name
+    with Client(servers) as dead, Admin(servers) as admin, Client(servers) as client:
+        left = dead.producer(name)
+        left.init()
+        left.begin()
+        left.send(pipeline.topic, b"of batch 1", partition=0)
+        left.flush()
+
+        def is_ended(checkpoint: Checkpoint) -> bool:
+            return end_what_was_left(client, admin, name, checkpoint, "refuse")
+
+        assert not is_ended(checkpoint_at(tmp_path / "other", pipeline, "another query", 1, 1))
+        assert not is_ended(checkpoint_at(tmp_path / "ahead", pipeline, "query", 2, 3))
+        assert admin.describe_transaction(name).state == "Ongoing"
+        # It died in batch 1.
+        mine = checkpoint_at(tmp_path / "mine", pipeline, "query", 1, 2)
+        assert mine.next_batch() == 1
+        assert is_ended(mine)
+        assert admin.describe_transaction(name).state != "Ongoing"
+        assert not is_ended(mine)
 
 
 def test_a_beat_comes_four_times_in_the_shorter_time_and_at_least_every_hour() -> None:

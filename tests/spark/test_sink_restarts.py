@@ -177,3 +177,30 @@ def test_a_function_may_pass_over_batches_but_not_write_one_twice(shop: Shop) ->
         with pytest.raises(StreamingQueryException, match="has had its transaction"):
             shop.run(shop.stream(shop.purchases), twice)
     assert shop.numbers(shop.invoices) == sorted([*wanted, *range(200, 220)])
+
+
+def test_a_pipeline_that_starts_ends_what_a_dead_driver_left_open(spark: Any, shop: Shop) -> None:
+    """Before there is a batch: readers of the output would have to wait for it."""
+    from fencepost.client import Client
+    from fencepost.spark import Output, pipeline
+
+    @pipeline(shop.name, source=shop.purchases, format="bytes", outputs=[Output(shop.invoices, format="bytes")])
+    def copy(records: Any) -> Any:
+        return {shop.invoices: records.select("value")}
+
+    with Client(shop.servers) as dead:
+        left = dead.producer(shop.name)
+        left.init()
+        left.begin()
+        left.send(shop.invoices, b"999", partition=0)
+        left.flush()
+    query = copy.start(
+        spark,
+        bootstrap_servers=shop.servers,
+        checkpoint=str(shop.checkpoint),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    with Admin(shop.servers) as admin:
+        assert admin.describe_transaction(shop.name).state != "Ongoing"
+    assert shop.numbers(shop.invoices) == []

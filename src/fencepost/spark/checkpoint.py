@@ -59,6 +59,24 @@ class Checkpoint:
     def offset_log(self, batch_id: int) -> str:
         return self._read(f"offsets/{batch_id}")
 
+    def next_batch(self) -> int:
+        """The batch that Spark runs first when it starts: the last one planned, unless it is done."""
+        last, done = self._last("offsets"), self._last("commits")
+        return last if last > done else last + 1
+
+    def _last(self, log: str) -> int:
+        """The newest entry of one of Spark's logs; -1 if there is none."""
+        parsed = urlparse(self.location)
+        if parsed.scheme in ("", "file"):
+            directory = Path(unquote(parsed.path) if parsed.scheme else self.location) / log
+            names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
+        else:
+            context = self._spark.sparkContext
+            path = context._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{log}")
+            system = path.getFileSystem(context._jsc.hadoopConfiguration())
+            names = [entry.getPath().getName() for entry in system.listStatus(path)] if system.exists(path) else []
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
     def _read(self, name: str) -> str:
         parsed = urlparse(self.location)
         try:

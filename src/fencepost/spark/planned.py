@@ -1,18 +1,24 @@
 """What Spark has planned for a batch, as its offset log says: where every source ends, with a digest of all of it.
 
 The digest covers sources that are not Kafka as well, and is the same for the same offsets in any order and format of
-the log. Where a first batch began is left out: what counts is where it ends. Pure.
+the log. Where a first batch began is left out: what counts is where it ends.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
+import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
-from fencepost.spark.checkpoint import parse_offsets
+from fencepost.spark.checkpoint import Checkpoint, parse_offsets
+from fencepost.spark.errors import NotSupported
 from fencepost.spark.markers import Positions
 from fencepost.spark.source_offsets import STARTS
+
+_log = logging.getLogger("fencepost.spark")
 
 DIGEST_CHARACTERS = 20
 _NUMBERED = re.compile(r"([A-Za-z0-9_.-]+):(?=.)")
@@ -56,3 +62,19 @@ def _planned_ms(line: str) -> int:
         return int(held["batchTimestampMs"])
     except (ValueError, TypeError, KeyError):
         return 0
+
+
+def plans_of(checkpoint: Checkpoint) -> Callable[[int], Planned | None]:
+    """What a checkpoint says about batches, each read once; None for what cannot be read."""
+
+    @functools.cache
+    def plan(batch_id: int) -> Planned | None:
+        try:
+            return planned(checkpoint.offset_log(batch_id), reads_kafka=checkpoint.reads_kafka)
+        except NotSupported:
+            raise  # Before data moves.
+        except Exception as error:  # Hadoop's file systems raise errors of Java.
+            _log.info("offsets/%d of the checkpoint cannot be read: %s", batch_id, error)
+            return None
+
+    return plan

@@ -5,13 +5,10 @@
 """
 
 import dataclasses
-import functools
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Self, Unpack
 
 from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.decisions import Step
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.heartbeat import keep_alive
@@ -19,14 +16,12 @@ from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
-from fencepost.spark.planned import Planned, planned
+from fencepost.spark.planned import plans_of
 from fencepost.spark.query_run import QueryContext, QueryRun, query_context, run_of
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
-
-_log = logging.getLogger("fencepost.spark")
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
 
@@ -105,7 +100,7 @@ class Transaction:
             group_id=settings.name,
             client_id=client_id(context.application_id, settings.name, str(self._batch_id)),
             writer=context.writer,
-            planned=_plans(context.checkpoint),
+            planned=plans_of(context.checkpoint),
         )
         self._attempts, self._run = Attempts(spark, run, settings, batch), run
         self._is_active = context.is_active
@@ -189,19 +184,3 @@ def _run(context: QueryContext, settings: SinkSettings) -> QueryRun:
     if not sources and settings.source_bootstrap_servers:
         sources = (Source(settings.source_bootstrap_servers, settings.options),)
     return QueryRun(producer, inputs=InputClusters(sources, producer, settings.name))
-
-
-def _plans(checkpoint: Checkpoint) -> Callable[[int], Planned | None]:
-    """What the checkpoint says about batches, each read once."""
-
-    @functools.cache
-    def plan(batch_id: int) -> Planned | None:
-        try:
-            return planned(checkpoint.offset_log(batch_id), reads_kafka=checkpoint.reads_kafka)
-        except NotSupported:
-            raise  # Before data moves.
-        except Exception as error:  # Hadoop's file systems raise errors of Java.
-            _log.info("offsets/%d of the checkpoint cannot be read: %s", batch_id, error)
-            return None
-
-    return plan

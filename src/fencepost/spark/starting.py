@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.client.blocking import Admin
+from fencepost.client.blocking_transactions import Client
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.values import ResourceType
 from fencepost.spark import batch_states
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.decisions import View, decide
 from fencepost.spark.formats import Format
-from fencepost.spark.markers import newest
+from fencepost.spark.ownership import end_what_was_left, first_decision
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
-from fencepost.spark.requirements import refuse_trigger
+from fencepost.spark.requirements import is_connect, refuse_trigger
 from fencepost.spark.shipping import ship
 from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.wire.errors import ErrorCode
@@ -76,6 +76,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
     )
     if options.trigger:
         writer = writer.trigger(**options.trigger)
+    if not is_connect(spark):
+        end_predecessor(pipeline, spark, options)
     return writer.start()
 
 
@@ -99,11 +101,14 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
         except BrokerError as error:
             if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
-            return
-        stored = newest(admin.committed_offsets(name))
-    query_id = Checkpoint(options.checkpoint, spark).query_id_if_begun()
-    if stored is not None and stored.marker.query_id != query_id:
-        decide(View(name, query_id or "(new)", 0, stored), adopt=options.adopt)
+        first_decision(admin, name, Checkpoint(options.checkpoint, spark), options.adopt)
+
+
+def end_predecessor(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+    """Readers need not wait for a transaction that a dead driver has left open until there is a first batch."""
+    client = _client_options(options)
+    with Admin(options.bootstrap_servers, **client) as admin, Client(options.bootstrap_servers, **client) as caller:
+        end_what_was_left(caller, admin, pipeline.name, Checkpoint(options.checkpoint, spark), options.adopt)
 
 
 def records(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "dict[str, DataFrame]":

@@ -1,0 +1,64 @@
+"""Whose turn it is before a query starts: the table of `decisions`, asked about the batch that will come first.
+
+What a driver that died has left open is ended here, when its successor starts: until then it holds every reader of its
+topics, for as long as the transaction's timeout.
+"""
+
+import logging
+import time
+
+from fencepost.client.blocking import Admin
+from fencepost.client.blocking_transactions import Client
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.decisions import Decision, View, decide
+from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.markers import newest
+from fencepost.spark.planned import plans_of
+from fencepost.wire.errors import ErrorCode
+
+_log = logging.getLogger("fencepost.spark")
+
+NEW_QUERY = "(new)"
+
+
+def first_decision(admin: Admin, name: str, checkpoint: Checkpoint, adopt: str) -> Decision | None:
+    """What becomes of the first batch; raises what it would be refused with. None if only the batch itself can tell:
+    Spark has not planned it yet, and the group holds one of its number."""
+    query_id = checkpoint.query_id_if_begun()
+    batch_id = checkpoint.next_batch() if query_id is not None else 0
+    stored = newest(admin.committed_offsets(name))
+    plans = plans_of(checkpoint)
+    is_planned_later = plans(batch_id) is None
+    if (
+        is_planned_later
+        and stored is not None
+        and (stored.marker.query_id, stored.marker.batch_id) == (query_id, batch_id)
+    ):
+        return None
+    started_ms = time.time_ns() // 1_000_000
+    view = View(name, query_id or NEW_QUERY, batch_id, stored, planned=plans, started_ms=started_ms)
+    return decide(view, adopt=adopt)
+
+
+def end_what_was_left(client: Client, admin: Admin, name: str, checkpoint: Checkpoint, adopt: str) -> bool:
+    """End the transaction that a predecessor has left open, if it is this query's turn. As well as it goes: a refusal,
+    and all that fails, is the first batch's to tell."""
+    try:
+        if first_decision(admin, name, checkpoint, adopt) is None or not _is_open(admin, name):
+            return False
+        client.init_producer_id(name)
+    except (ClientError, FencepostSparkError) as error:
+        _log.info("what a predecessor of %r may have left open is left to the first batch: %s", name, error)
+        return False
+    _log.warning("a transaction that a predecessor of %r had left open was aborted", name)
+    return True
+
+
+def _is_open(admin: Admin, name: str) -> bool:
+    try:
+        return admin.describe_transaction(name).state == "Ongoing"
+    except BrokerError as error:
+        if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return False
+        raise
