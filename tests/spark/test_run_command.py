@@ -110,6 +110,26 @@ def test_a_pipeline_ends_between_batches_and_goes_on_where_it_was(broker: Fencep
     assert read_all(broker.bootstrap_servers, "purchases.dlq") == [b"not a purchase"]
 
 
+def test_one_cluster_is_read_and_another_is_written(broker: FencepostProcess, tmp_path: Path) -> None:
+    with FencepostProcess() as old:
+        with Admin(old.bootstrap_servers) as admin:
+            admin.create_topic(NewTopic("purchases", 2))
+        with Admin(broker.bootstrap_servers) as admin:
+            for topic in SHOP_TOPICS[1:]:
+                admin.create_topic(NewTopic(topic, 2))
+        _feed(old, range(50))
+        servers = ["--source-bootstrap-server", old.bootstrap_servers, "--bootstrap-server", broker.bootstrap_servers]
+        place = ["--checkpoint", str(tmp_path / "place")]
+        with Started(tmp_path, SHOP, "--json", *servers, *place, "--until-caught-up") as running:
+            ended = list(running.events())[-1]
+            assert running.process.wait() == 0, running.errors.read_text()
+        assert (ended["reason"], ended["rows_in"]) == ("caught up", 50)
+        assert _counts(broker, "invoices") == {f"purchase-{number:06}": 1 for number in range(50)}
+        # The lag is seen where the input is.
+        with Admin(old.bootstrap_servers) as admin:
+            assert sum(each.offset for each in admin.committed_offsets("shop").values()) == 50
+
+
 def test_what_cannot_start_says_why_in_one_line(broker: FencepostProcess, tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
         done = subprocess.run(
@@ -226,6 +246,7 @@ def test_a_run_that_never_starts_ends_with_an_event_too(tmp_path: Path) -> None:
         (("nowhere.py",), "there is no file nowhere.py", 1),
         ((SHOP, "--until-caught-up", "--trigger-interval", "1 second"), "leave one of the two out", 2),
         ((SHOP, "--source-option", "subscribe=x"), "it is what the pipeline declares", 2),
+        ((SHOP, "--source-bootstrap-server", "old:9092"), "name the cluster that is written, too", 2),
     ):
         done = _run(*arguments, "--json")
         (event,) = [json.loads(line) for line in done.stdout.splitlines()]

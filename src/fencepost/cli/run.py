@@ -42,6 +42,10 @@ On a Spark cluster, and on a secured Kafka:
   fencepost run shop.py ... --master spark://master:7077 --conf spark.executor.memory=4g
   fencepost run shop.py ... --kafka security.protocol=SASL_SSL --kafka sasl.mechanism=PLAIN ...
 
+\b
+From one cluster into another; --source-option kafka.NAME=VALUE is for the client of the one that is read:
+  fencepost run shop.py --source-bootstrap-server old:9092 --bootstrap-server new:9092 --checkpoint /checkpoints/shop
+
 Ctrl-C ends after the batch under way; a second one ends at once, which is as safe as a crash. When Spark's Java process
 dies or Spark cannot start a Python worker, the command starts Spark again, after 1, 2, 4 ... seconds. What the sink
 refuses and what your own code raises ends it at once: it would happen again.
@@ -57,6 +61,7 @@ _HAS_ITS_OPTION = {
     "failondataloss": "use --no-fail-on-data-loss",
     "maxoffsetspertrigger": "use --rows-per-batch",
     "includeheaders": "a pipeline always reads them",
+    "kafka.bootstrap.servers": "use --source-bootstrap-server",
 }
 
 
@@ -73,6 +78,14 @@ def run(
             envvar="FENCEPOST_BOOTSTRAP_SERVER",
             metavar="HOST:PORT[,...]",
             help="The cluster. Without it a broker is started for this run.",
+        ),
+    ] = None,
+    source_bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--source-bootstrap-server",
+            metavar="HOST:PORT[,...]",
+            help="The cluster that is read, if it is not the one that is written.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -171,8 +184,10 @@ def run(
                     "say where Spark shall keep its place, in a directory that outlives the run",
                     param_hint="--checkpoint",
                 )
+            if source_bootstrap_server is not None:
+                _refuse_beside_two_clusters(bootstrap_server, sample, create_topics)
             trigger = _trigger(trigger_interval, until_caught_up)
-            source_options = _source_options(source_option)
+            source_options = _source_options(source_option, has_cluster=source_bootstrap_server is not None)
             if not fail_on_data_loss:
                 source_options["failOnDataLoss"] = "false"
             spark_settings, client_settings = parse_assignments(conf, "--conf"), parse_assignments(kafka, "--kafka")
@@ -198,6 +213,7 @@ def run(
                     source_options=source_options,
                     transaction_timeout_ms=transaction_timeout_ms,
                     adopt=adopt,
+                    source_bootstrap_servers=source_bootstrap_server,
                 )
                 changes = _Changes(create_topics if bootstrap_server is not None else 0, sample)
                 running = _Running(pipeline, options, master, spark_settings, shown, changes, done, restarts)
@@ -232,6 +248,17 @@ def _end_told(shown: View) -> Iterator[None]:
         raise
 
 
+def _refuse_beside_two_clusters(bootstrap_server: str | None, sample: int, create_topics: int) -> None:
+    hint = "--source-bootstrap-server"
+    if bootstrap_server is None:
+        raise typer.BadParameter("name the cluster that is written, too: --bootstrap-server", param_hint=hint)
+    if sample or create_topics:
+        raise typer.BadParameter(
+            "--sample and --create-topics are for one cluster: make the topics of each with `fencepost topics create`",
+            param_hint=hint,
+        )
+
+
 def _trigger(interval: str | None, until_caught_up: bool) -> dict[str, Any]:
     if interval is not None and until_caught_up:
         raise typer.BadParameter(
@@ -243,10 +270,11 @@ def _trigger(interval: str | None, until_caught_up: bool) -> dict[str, Any]:
     return {} if interval is None else {"processingTime": interval}
 
 
-def _source_options(given: list[str]) -> dict[str, str]:
+def _source_options(given: list[str], *, has_cluster: bool) -> dict[str, str]:
     options = parse_assignments(given, "--source-option")
     for name in options:
-        advice = "use --kafka" if name.lower().startswith("kafka.") else _HAS_ITS_OPTION.get(name.lower())
+        is_clients = name.lower().startswith("kafka.") and not has_cluster
+        advice = _HAS_ITS_OPTION.get(name.lower()) or ("use --kafka" if is_clients else None)
         if advice is not None:
             raise typer.BadParameter(f"{name} is not given here: {advice}", param_hint="--source-option")
     return options
