@@ -3,6 +3,7 @@ each that is supported, and kill processes."""
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +18,14 @@ from tests.support.patience import patient
 require_arrow()
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from pyspark import cloudpickle  # noqa: E402
+
 from fencepost.spark.failures import Failure, failure_of  # noqa: E402
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Executors do not find this module.
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ TIMEOUT_SECONDS = patient(600)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)
-@pytest.mark.parametrize("tests", ["test_sink_stream.py", "test_failure_signs.py"])
-def test_the_sink_passes_its_tests_on_spark_3_5(tests: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "chosen"), [("test_sink_stream.py", "not apache"), ("test_failure_signs.py", "lost_processes")]
+)
+def test_the_sink_passes_its_tests_on_spark_3_5(file: str, chosen: str) -> None:
     set_up()
     python = BUILD / "venv35" / "bin" / "python"
     if not python.exists():
@@ -22,7 +24,7 @@ def test_the_sink_passes_its_tests_on_spark_3_5(tests: str) -> None:
     version = subprocess.run(asked, capture_output=True, text=True)
     assert version.stdout.startswith("3.5."), version.stdout + version.stderr
     done = subprocess.run(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", f"tests/spark/{tests}", "-k", "not apache"],
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", f"tests/spark/{file}", "-k", chosen],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYSPARK_"))},
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """`fencepost run`: a pipeline from a file, with a line that says how it goes, until it is caught up or interrupted."""
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -322,6 +323,8 @@ class _Running:
     def run(self) -> None:
         from fencepost.spark.running import cause, close, session, spark_is_lost
 
+        # When Java dies, Py4J logs a traceback of its own for every call that was under way.
+        logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until there is a batch to finish
         spark = session(self._pipeline.name, self._master, self._conf)
         try:
