@@ -106,12 +106,11 @@ def parse_offsets(text: str, *, reads_kafka: bool = False) -> dict[TopicPartitio
     order, each line with the name of its source in front. With `reads_kafka` it raises if no line has offsets of Kafka:
     a batch whose input offsets are not understood must not be committed without them.
     """
-    lines = text.splitlines()
-    version = _version(lines[0].strip() if lines else "")
-    sources = [_source_offsets(_without_name(line) if version > 1 else line) for line in lines[2:]]
+    lines = source_lines(text)
+    sources = [_source_offsets(line) for line in lines]
     if reads_kafka and all(offsets is None for offsets in sources):
         raise NotSupported(
-            f"a source of the query reads Kafka, but its offsets are not understood: {' '.join(lines[2:])[:200]!r}",
+            f"a source of the query reads Kafka, but its offsets are not understood: {' '.join(lines)[:200]!r}",
             "fencepost does not know how this version of Spark writes its offset log; use one that it supports",
         )
     merged: dict[TopicPartition, int] = {}
@@ -119,6 +118,13 @@ def parse_offsets(text: str, *, reads_kafka: bool = False) -> dict[TopicPartitio
         for partition, offset in (offsets or {}).items():
             merged[partition] = min(offset, merged.get(partition, offset))
     return merged
+
+
+def source_lines(text: str) -> list[str]:
+    """The offset of each source, as it is written there, without the name that the second format puts in front."""
+    lines = text.splitlines()
+    version = _version(lines[0].strip() if lines else "")
+    return [_without_name(line) if version > 1 else line for line in lines[2:]]
 
 
 def _without_name(line: str) -> str:

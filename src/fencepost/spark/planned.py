@@ -9,11 +9,10 @@ import functools
 import hashlib
 import json
 import logging
-import re
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.spark.checkpoint import Checkpoint, parse_offsets
+from fencepost.spark.checkpoint import Checkpoint, parse_offsets, source_lines
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.markers import Positions
 from fencepost.spark.source_offsets import STARTS
@@ -21,7 +20,6 @@ from fencepost.spark.source_offsets import STARTS
 _log = logging.getLogger("fencepost.spark")
 
 DIGEST_CHARACTERS = 20
-_NUMBERED = re.compile(r"([A-Za-z0-9_.-]+):(?=.)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,18 +37,17 @@ def planned(text: str, *, reads_kafka: bool = False) -> Planned:
     """Raises for a text that is not an offset log, and as `parse_offsets` for one that is not understood."""
     offsets = parse_offsets(text, reads_kafka=reads_kafka)
     lines = text.splitlines()
-    sources = sorted(_canonical(line) for line in lines[2:])
+    sources = sorted(_canonical(line) for line in source_lines(text))
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:DIGEST_CHARACTERS] if sources else ""
     return Planned(offsets, digest, _planned_ms(lines[1] if len(lines) > 1 else ""))
 
 
 def _canonical(line: str) -> str:
-    """A source's offset without the number that newer logs put before it, and with its keys in order."""
+    """A source's offset with its keys in order."""
     try:
         held = json.loads(line)
     except ValueError:
-        without = _NUMBERED.sub("", line, count=1) if _NUMBERED.match(line) else line
-        return _canonical(without) if without != line else line
+        return line
     if isinstance(held, dict):
         held = {name: value for name, value in held.items() if not name.startswith(STARTS)}
     return json.dumps(held, sort_keys=True, separators=(",", ":"))

@@ -7,7 +7,6 @@ variable of the process that makes the calls, keyed by (query id, run id, name o
 import atexit
 import contextlib
 import dataclasses
-import logging
 import os
 import socket
 import threading
@@ -18,13 +17,12 @@ from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
-from fencepost.spark.input_clusters import InputClusters, Source, sources_of
+from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.markers import Record
-from fencepost.spark.query_sources import reads_kafka
+from fencepost.spark.query_sources import reads_kafka, sources_read
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
 
-_log = logging.getLogger("fencepost.spark")
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PROCESS_RUN_ID = str(uuid.uuid4())
 RunKey = tuple[str, str, str]
@@ -83,26 +81,8 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
         context.applicationId,
         Checkpoint(location, spark, reads_kafka=reads_kafka(execution)),
         lambda: bool(execution.isActive()),
-        lambda: _sources(execution),
+        lambda: sources_read(execution),
     )
-
-
-def _sources(execution: Any) -> tuple[Source, ...]:
-    """As the plan of the query holds them. It is Spark's own affair, so it may also not be there."""
-    try:
-        leaves = execution.logicalPlan().collectLeaves()
-        relations = [leaves.apply(number) for number in range(leaves.size())]
-        return tuple(sources_of([_options(relation) for relation in relations]))
-    except Exception as error:
-        _log.info("which clusters the query reads cannot be seen: %s", error)
-        return ()
-
-
-def _options(leaf: Any) -> dict[str, str]:
-    try:
-        return {str(name): str(value) for name, value in dict(leaf.relation().options()).items()}
-    except Exception:
-        return {}  # Not a source of the newer kind.
 
 
 def _connect_context(spark: Any, location: str | None) -> QueryContext:

@@ -5,6 +5,7 @@ import pytest
 from fencepost.client.values import TopicPartition
 from fencepost.spark.checkpoint import Checkpoint, parse_offsets, refuse_temporary
 from fencepost.spark.errors import FencepostSparkError, NotSupported
+from fencepost.spark.planned import planned
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
 
@@ -71,3 +72,12 @@ def test_a_temporary_checkpoint_is_refused():
 def test_something_else_is_not_taken_for_an_offset_log():
     with pytest.raises(FencepostSparkError, match="not an offset log"):
         parse_offsets("hello")
+
+
+def test_a_batch_has_one_digest_in_both_formats_and_any_order() -> None:
+    head = '{"batchTimestampMs":1700000000000}'
+    orders, audit, files = '{"orders":{"0":5,"1":7}}', '{"audit":{"0":3}}', '{"logOffset":2}'
+    first = planned("\n".join(["v1", head, orders, files, audit]))
+    second = planned("\n".join(["v2", head, f"2:{audit}", '0:{"orders":{"1":7,"0":5}}', f"1:{files}"]))
+    assert first == second
+    assert first.digest != planned("\n".join(["v1", head, orders, '{"logOffset":3}', audit])).digest
