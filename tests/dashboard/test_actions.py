@@ -8,7 +8,7 @@ import pytest
 from fencepost.client import AsyncAdmin, AsyncClient, CommittedOffset, NewTopic, TopicPartition
 from tests.dashboard.conftest import Shown
 from tests.dashboard.running_page import RunningPage
-from tests.inspect.reading import read_committed
+from tests.insight.reading import read_committed
 from tests.interop.cases import Peer
 from tests.interop.cases.transactional import Script
 

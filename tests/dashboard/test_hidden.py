@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import IsolationLevel, ListedOffset, TopicMetadata, TopicPartition
+from fencepost.client.values import IsolationLevel, ListedOffset, TopicMetadata
 from fencepost.dashboard import watch
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.views.overview import overview
 from fencepost.dashboard.views.session import session
 from fencepost.dashboard.views.transactions import transaction, transactions
-from fencepost.inspect.cluster_view import ClusterView
-from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC
+from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 from tests.dashboard.conftest import Shown
 

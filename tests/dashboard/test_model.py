@@ -12,7 +12,7 @@ from fencepost.client.values import TransactionDescription, TransactionListing
 from fencepost.dashboard.model import ENDINGS_PER_ID_MAX, OPEN, TransactionModel
 from fencepost.dashboard.series import KEPT_SECONDS, Durations, PerSecond, percentile
 from fencepost.dashboard.table import SORTS, TableQuery, choose
-from fencepost.inspect.state_changes import StateChange
+from fencepost.insight.state_changes import StateChange
 
 NOW_MS = 1_700_000_500_000
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]

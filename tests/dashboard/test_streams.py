@@ -15,7 +15,7 @@ from fencepost.cli.main import run
 from fencepost.client import AsyncAdmin, AsyncClient, NewTopic
 from fencepost.dashboard.page import Page
 from fencepost.dashboard.subscriptions import STREAMS_MAX, Subscriptions, TooManyStreams
-from fencepost.inspect.cluster_view import ClusterView
+from fencepost.insight.cluster_view import ClusterView
 from tests.dashboard.running_page import COMMAND, PAGE_AT, PATIENCE_SECONDS, RunningPage, eventually
 from tests.peers.fencepost_process import FencepostProcess
 

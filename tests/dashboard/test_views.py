@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from fencepost.client import TopicPartition
-from fencepost.inspect.cluster_view import ClusterView
-from fencepost.inspect.partition_scan import PartitionScan
+from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.partition_scan import PartitionScan
 from tests.dashboard.conftest import Shown
 from tests.dashboard.scene import ABORTS, APPLICATION, COMMITS, LONG_MS, PER_TRANSACTION, PIPELINE, TOPIC
 

@@ -23,7 +23,7 @@ from fencepost.client import (
 from fencepost.client.cluster import Cluster
 from fencepost.client.values import CoordinatorKind
 from fencepost.wire import messages
-from tests.inspect.scenes import LONG_MS
+from tests.insight.scenes import LONG_MS
 
 SHOPS = [f"checkout-{number}" for number in range(4)]
 PIPELINE = "ledger"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.client import AsyncClient, AsyncProducer, ProducerFenced
-from fencepost.inspect.explain_text import FOOTNOTE
-from tests.inspect.conftest import CommandHere
-from tests.inspect.scenes import LONG_MS
+from fencepost.insight.explain_text import FOOTNOTE
+from tests.insight.conftest import CommandHere
+from tests.insight.scenes import LONG_MS
 from tests.page.apart import Apart
 from tests.page.browser import IS_UPDATE, Browser, Visit, visit
 from tests.page.load import Load, make_topics

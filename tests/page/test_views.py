@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inspect.reading import committed_values
+from tests.insight.reading import committed_values
 from tests.page.apart import Apart
 from tests.page.browser import Browser, Visit, visit
 from tests.page.load import Load, hold

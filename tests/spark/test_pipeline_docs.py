@@ -13,7 +13,7 @@ from tests.support.extras import require_arrow
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need PySpark 4.2")
 
-from fencepost.cli.demo_audit import read_all  # noqa: E402
+from fencepost.cli.demo.audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
 from fencepost.client.values import NewTopic  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402

@@ -17,10 +17,11 @@ from tests.support.extras import require_arrow
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need PySpark 4.2")
 
-from fencepost.cli.demo_audit import read_all  # noqa: E402
+from fencepost.cli.demo.audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
-from fencepost.client.values import CommittedOffset, NewTopic, TopicPartition  # noqa: E402
+from fencepost.client.values import CommittedOffset, NewTopic  # noqa: E402
 from fencepost.examples.shop import purchase  # noqa: E402
+from fencepost.topic_partition import TopicPartition  # noqa: E402
 from tests.peers.build import require_java  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 
@@ -81,10 +82,16 @@ def test_a_pipeline_ends_between_batches_and_goes_on_where_it_was(broker: Fencep
 
     with Started(tmp_path, *options, "--rows-per-batch", "20") as running:
         events = running.events()
+        begun = next(event for event in events if event["event"] == "running")
         first = next(event for event in events if event["event"] == "batch")
         running.process.send_signal(signal.SIGINT)
         rest = list(events)
         assert running.process.wait() == 0, running.errors.read_text()
+    # Spark's defaults; what is said is what the coordinator knows.
+    assert begun["transaction_timeout_ms"] == 180_000
+    assert begun["transaction_timeout_rule"] == "spark.network.timeout + spark.network.timeoutInterval"
+    with Admin(broker.bootstrap_servers) as admin:
+        assert admin.describe_transaction("shop").timeout_ms == 180_000
     assert first["transaction"] == "committed"
     assert first["rows_in"] > 0
     assert first["rows_out"] == sum(first["rows_by_topic"].values()) > 0

@@ -29,6 +29,7 @@ from fencepost.spark.errors import NotSupported, RequirementNotMet  # noqa: E402
 from fencepost.spark.markers import Marker  # noqa: E402
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_java, slots  # noqa: E402
 from fencepost.spark.run_producer import RunProducer  # noqa: E402
+from fencepost.spark.transaction_timeouts import given  # noqa: E402
 from fencepost.wire import messages  # noqa: E402
 from fencepost.wire.arrow_records import encode_batches  # noqa: E402
 from fencepost.wire.errors import ErrorCode  # noqa: E402
@@ -190,10 +191,10 @@ def test_the_timeout_steps_down_to_what_the_broker_allows(broker: BrokerProcess,
     run = producer(broker, f"run-{topic}")
     try:
         run.begin()
-        assert run.timeout_ms == 120_000
+        assert run.timeout.ms == 120_000
     finally:
         run.close()
-    run = producer(broker, f"run-{topic}", transaction_timeout_ms=120_001)
+    run = producer(broker, f"run-{topic}", timeout=given(120_001))
     try:
         with pytest.raises(NotSupported, match=r"transaction\.max\.timeout\.ms"):
             run.begin()

@@ -26,7 +26,7 @@ from fencepost.spark.markers import newest  # noqa: E402
 from fencepost.spark.ownership import end_what_was_left  # noqa: E402
 from fencepost.spark.planned import planned  # noqa: E402
 from fencepost.spark.query_run import QueryRun, close_runs  # noqa: E402
-from fencepost.spark.run_producer import Retention, RunProducer  # noqa: E402
+from fencepost.spark.run_producer import ClusterLimits, RunProducer  # noqa: E402
 from fencepost.spark.settings import sink_settings  # noqa: E402
 from fencepost.wire.errors import ErrorCode  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
@@ -269,9 +269,9 @@ def test_a_successor_ends_what_was_left_open_when_it_starts_if_it_is_its_turn(
 
 
 def test_a_beat_comes_four_times_in_the_shorter_time_and_at_least_every_hour() -> None:
-    assert period_seconds(Retention()) == heartbeat.PERIOD_SECONDS_MAX == 3_600
-    assert period_seconds(Retention(60_000, 8_000)) == 2
-    assert period_seconds(Retention(60_000, 80_000)) == 15
+    assert period_seconds(ClusterLimits()) == heartbeat.PERIOD_SECONDS_MAX == 3_600
+    assert period_seconds(ClusterLimits(60_000, 8_000)) == 2
+    assert period_seconds(ClusterLimits(60_000, 80_000)) == 15
 
 
 def test_a_query_that_was_quiet_for_too_long_writes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

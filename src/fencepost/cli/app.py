@@ -141,7 +141,7 @@ def demo(
     ] = None,
 ) -> None:
     """Watch it work: Kafka clients and transactions, then a Spark pipeline that is killed and loses nothing."""
-    from fencepost.cli.demo import run_demo
+    from fencepost.cli.demo.command import run_demo
 
     raise typer.Exit(run_demo(purchases, act=act, compare=compare, connector_jars=connector_jars, as_json=as_json))
 

@@ -16,7 +16,7 @@ from fencepost.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.inspect.cluster_view import ClusterView
+    from fencepost.insight.cluster_view import ClusterView
 
 BootstrapOrProfile = Annotated[
     str | None,
@@ -50,8 +50,8 @@ def open_view(
     defaults: Mapping[str, str] | None = None,
 ) -> "ClusterView":
     """To be entered with `async with`."""
-    from fencepost.inspect.cluster_view import ClusterView
-    from fencepost.inspect.command_line import CommandLine
+    from fencepost.insight.cluster_view import ClusterView
+    from fencepost.insight.command_line import CommandLine
 
     servers, settings = reach(bootstrap_server, command_config, profile, defaults)
     view = ClusterView(servers, **settings)

@@ -93,7 +93,8 @@ async def _consume(
     render: "Callable[[ConsumedRecord], bytes]",
 ) -> None:
     from fencepost.client.consumer import AsyncPartitionReader
-    from fencepost.client.values import IsolationLevel, TopicPartition
+    from fencepost.client.values import IsolationLevel
+    from fencepost.topic_partition import TopicPartition
 
     servers, settings = reached
     async with AsyncPartitionReader(servers, isolation_level=IsolationLevel(isolation_level), **settings) as reader:

@@ -11,7 +11,7 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, say
 from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
-    from fencepost.inspect.trail import Trail
+    from fencepost.insight.trail import Trail
 
 FOUND = 3
 """Exit status: the command did its work, and what it found needs attention."""
@@ -43,7 +43,7 @@ def dump(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Show what stands in the files of a log."""
-    from fencepost.inspect.file_kinds import NotInspectable
+    from fencepost.insight.file_kinds import NotInspectable
 
     try:
         status = _trail(paths, transaction, as_json) if transaction is not None else _dump(
@@ -59,9 +59,9 @@ def dump(
 
 
 def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json: bool) -> int:
-    from fencepost.inspect.file_kinds import FileKind, files_at, kind_of, rows_of
-    from fencepost.inspect.file_rows import Contents, Problem
-    from fencepost.inspect.file_text import heading, lines
+    from fencepost.insight.file_kinds import FileKind, files_at, kind_of, rows_of
+    from fencepost.insight.file_rows import Contents, Problem
+    from fencepost.insight.file_text import heading, lines
 
     contents = Contents(deep_iteration or print_data_log, print_data_log)
     guarded = sys.stdout.isatty()
@@ -93,7 +93,7 @@ def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json
 
 
 def _trail(paths: list[Path], who: str, as_json: bool) -> int:
-    from fencepost.inspect.trail import follow
+    from fencepost.insight.trail import follow
 
     trail = follow(paths, who)
     if not trail.transactions and not trail.changes:

@@ -12,9 +12,9 @@ from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 if TYPE_CHECKING:
-    from fencepost.client.values import TopicPartition
-    from fencepost.inspect.cluster_view import ClusterView
-    from fencepost.inspect.explain_text import Explained
+    from fencepost.insight.cluster_view import ClusterView
+    from fencepost.insight.explain_text import Explained
+    from fencepost.topic_partition import TopicPartition
 
 EPILOG = """\
 \b
@@ -54,8 +54,8 @@ def explain(
     """Say what holds a partition or a transactional id, why, and what to do."""
     if (what is None) == (producer_id is None):
         raise typer.BadParameter("give a TOPIC[:PARTITION], a TRANSACTIONAL-ID, or --producer-id")
-    from fencepost.inspect.explain_online import NothingKnown
-    from fencepost.inspect.file_kinds import NotInspectable
+    from fencepost.insight.explain_online import NothingKnown
+    from fencepost.insight.file_kinds import NotInspectable
 
     async def online() -> "Explained":
         async with open_view(bootstrap_server, command_config, profile) as view:
@@ -81,15 +81,15 @@ def explain(
 async def _online(
     view: "ClusterView", what: str | None, producer_id: int | None, history: bool, is_id: bool, stuck_after_ms: int
 ) -> "Explained":
-    from fencepost.inspect.causes import causes_of
-    from fencepost.inspect.explain_online import (
+    from fencepost.insight.causes import causes_of
+    from fencepost.insight.explain_online import (
         NothingKnown,
         explain_id,
         explain_partitions,
         id_of_producer,
         partitions_open_for,
     )
-    from fencepost.inspect.explain_text import ExplainedId, ExplainedPartitions
+    from fencepost.insight.explain_text import ExplainedId, ExplainedPartitions
 
     wanted: list[TopicPartition] | None = None
     if producer_id is not None:
@@ -123,10 +123,10 @@ async def _online(
 def _offline(
     data: Path, what: str | None, producer_id: int | None, history: bool, is_id: bool, stuck_after_ms: int
 ) -> "Explained":
-    from fencepost.inspect.command_line import CommandLine
-    from fencepost.inspect.explain_offline import DataDirectory
-    from fencepost.inspect.explain_online import NothingKnown
-    from fencepost.inspect.explain_text import ExplainedId, ExplainedPartitions
+    from fencepost.insight.command_line import CommandLine
+    from fencepost.insight.explain_offline import DataDirectory
+    from fencepost.insight.explain_online import NothingKnown
+    from fencepost.insight.explain_text import ExplainedId, ExplainedPartitions
 
     directory = DataDirectory(data)
     anywhere = CommandLine()  # a directory does not say where its cluster is
@@ -155,7 +155,7 @@ def _offline(
 def _named_partitions(what: str, topics: dict[str, list[int]]) -> "list[TopicPartition] | None":
     """The partitions that TOPIC or TOPIC:PARTITION names; None if no topic is called so."""
     from fencepost.client.errors import UnknownPartition
-    from fencepost.client.values import TopicPartition
+    from fencepost.topic_partition import TopicPartition
 
     if topics.get(what):
         return [TopicPartition(what, partition) for partition in topics[what]]

@@ -31,7 +31,7 @@ def exporter(
         from prometheus_client import CollectorRegistry
 
         from fencepost.cli.serve import InvalidOption, check_address
-        from fencepost.inspect.exporter import ClusterCollector
+        from fencepost.insight.exporter import ClusterCollector
         from fencepost.shell.metrics_endpoint import serve_registry
         from fencepost.shell.running_broker import CannotStart, parse_listeners, reserve
 

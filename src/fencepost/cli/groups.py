@@ -14,7 +14,8 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.values import GroupDescription, GroupListing, TopicPartition
+    from fencepost.client.values import GroupDescription, GroupListing
+    from fencepost.topic_partition import TopicPartition
 
 _EPILOG = """\
 \b
@@ -214,7 +215,7 @@ async def _check_inactive(admin: "AsyncAdmin", group: str) -> None:
 
 async def _chosen(admin: "AsyncAdmin", wanted: list[tuple[str, list[int] | None]]) -> "list[TopicPartition]":
     from fencepost.client.errors import UnknownPartition
-    from fencepost.client.values import TopicPartition
+    from fencepost.topic_partition import TopicPartition
 
     chosen = []
     for name, listed in wanted:

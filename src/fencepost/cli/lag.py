@@ -10,7 +10,7 @@ from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
-    from fencepost.inspect.lag import PartitionLag
+    from fencepost.insight.lag import PartitionLag
 
 EPILOG = """\
 \b
@@ -50,7 +50,7 @@ def lag(
     level = IsolationLevel(ISOLATION_LEVELS.index(isolation_level))
 
     async def work() -> "list[PartitionLag]":
-        from fencepost.inspect.lag import group_lag
+        from fencepost.insight.lag import group_lag
 
         async with open_view(bootstrap_server, command_config, profile) as view:
             return await group_lag(view, group, topics=topic, isolation_level=level, is_exact=exact)

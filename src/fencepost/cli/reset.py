@@ -8,7 +8,7 @@ from fencepost.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.values import TopicPartition
+    from fencepost.topic_partition import TopicPartition
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

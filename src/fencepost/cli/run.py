@@ -51,8 +51,9 @@ Ctrl-C ends after the batch under way; a second one ends at once, which is as sa
 dies or Spark cannot start a Python worker, the command starts Spark again, after 1, 2, 4 ... seconds. What the sink
 refuses and what your own code raises ends it at once: it would happen again.
 
-With --json each line is a document: "starting", "batch" (rows_in and rows_out are those of the batch), "stopping",
-"restarting", and in every case at last "ended" with its reason: caught up, interrupted, or failed with the error.
+With --json each line is a document: "starting", "running", "batch" (rows_in and rows_out are those of the batch),
+"stopping", "restarting", and in every case at last "ended" with its reason: caught up, interrupted, or failed with the
+error.
 """
 _HAS_ITS_OPTION = {
     "subscribe": "it is what the pipeline declares",
@@ -140,7 +141,8 @@ def run(
         typer.Option(
             min=1,
             metavar="MS",
-            help="How long a batch may take. Readers wait that long for a driver that died for good.",
+            help="How long a transaction may be open; default: derived from the trigger and Spark's time-outs. "
+            "Readers wait that long for a driver that died for good.",
         ),
     ] = None,
     master: Annotated[str | None, typer.Option(metavar="URL", help="Of Spark; default local[*].")] = None,
@@ -351,6 +353,7 @@ class _Running:
         from fencepost.spark.running import Run
 
         running, shown = Run(self._pipeline, spark, self._options), self._shown
+        shown.running(running.transaction_timeout)
         for progress in running.progress():
             if progress is not None:
                 shown.batch(progress)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fencepost.spark.batch_states import BatchState
     from fencepost.spark.pipelines import Pipeline
     from fencepost.spark.progress import Progress
+    from fencepost.spark.transaction_timeouts import TransactionTimeout
 
 
 CAUGHT_UP, INTERRUPTED, FAILED = "caught up", "interrupted", "failed"
@@ -32,6 +33,9 @@ class View:
     def starting(self, pipeline: "Pipeline", servers: str) -> None:
         sources, topics = ", ".join(pipeline.definition.read_from), ", ".join(pipeline.definition.topics)
         self._print(f"pipeline {pipeline.name}: {sources} -> {topics} on {servers}; starting Spark")
+
+    def running(self, timeout: "TransactionTimeout") -> None:
+        self._print(f"transaction timeout {timeout}")
 
     def batch(self, progress: "Progress") -> None:
         self.batches += 1
@@ -112,6 +116,9 @@ class JsonView(View):
             sources=definition.read_from,
             topics=definition.topics,
         )
+
+    def running(self, timeout: "TransactionTimeout") -> None:
+        self._emit(event="running", transaction_timeout_ms=timeout.ms, transaction_timeout_rule=timeout.rule)
 
     def stopping(self) -> None:
         self._emit(event="stopping")

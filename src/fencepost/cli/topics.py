@@ -237,7 +237,8 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 async def _description(admin: "AsyncAdmin", topic: "TopicMetadata") -> dict[str, Any]:
-    from fencepost.client.values import ConfigSource, Reset, ResourceType, TopicPartition
+    from fencepost.client.values import ConfigSource, Reset, ResourceType
+    from fencepost.topic_partition import TopicPartition
 
     led = [TopicPartition(topic.name, index) for index, found in topic.partitions.items() if found.leader >= 0]
     earliest = await admin.list_offsets(dict.fromkeys(led, int(Reset.EARLIEST)))

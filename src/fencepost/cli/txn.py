@@ -12,10 +12,11 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
-    from fencepost.client.values import TopicPartition, TransactionDescription, TransactionListing
-    from fencepost.inspect.abort_plan import AbortEffect
-    from fencepost.inspect.cluster_view import ClusterView, OpenTransaction
-    from fencepost.inspect.hanging import HangingTransaction
+    from fencepost.client.values import TransactionDescription, TransactionListing
+    from fencepost.insight.abort_plan import AbortEffect
+    from fencepost.insight.cluster_view import ClusterView, OpenTransaction
+    from fencepost.insight.hanging import HangingTransaction
+    from fencepost.topic_partition import TopicPartition
 
 _EPILOG = """\
 \b
@@ -135,7 +136,7 @@ def find_hanging(
     view = open_view(bootstrap_server, command_config, profile)
 
     async def work() -> "tuple[list[HangingTransaction], dict[TopicPartition, ClientError]]":
-        from fencepost.inspect.hanging import find_hanging
+        from fencepost.insight.hanging import find_hanging
 
         async with view:
             return await find_hanging(view, topic)
@@ -193,7 +194,7 @@ def abort(
         raise typer.BadParameter("give a TRANSACTIONAL-ID, or --topic, --partition and --start-offset")
 
     async def work() -> "list[AbortEffect]":
-        from fencepost.client.values import TopicPartition
+        from fencepost.topic_partition import TopicPartition
 
         async with open_view(bootstrap_server, command_config, profile) as view:
             if transactional_id is not None:
@@ -211,8 +212,8 @@ def abort(
 
 
 async def _abort_id(view: "ClusterView", transactional_id: str, execute: bool) -> "list[AbortEffect]":
-    from fencepost.inspect.abort_plan import plan_abort
-    from fencepost.inspect.aborting import NothingToAbort, force_abort, open_parts
+    from fencepost.insight.abort_plan import plan_abort
+    from fencepost.insight.aborting import NothingToAbort, force_abort, open_parts
 
     try:
         description, opened = await open_parts(view, transactional_id)
@@ -227,8 +228,8 @@ async def _abort_id(view: "ClusterView", transactional_id: str, execute: bool) -
 async def _abort_hanging(
     view: "ClusterView", partition: "TopicPartition", start_offset: int, execute: bool
 ) -> "list[AbortEffect]":
-    from fencepost.inspect.abort_plan import plan_abort
-    from fencepost.inspect.aborting import NothingToAbort, abort_hanging, hanging_at
+    from fencepost.insight.abort_plan import plan_abort
+    from fencepost.insight.aborting import NothingToAbort, abort_hanging, hanging_at
 
     try:
         opened = await hanging_at(view, partition, start_offset)

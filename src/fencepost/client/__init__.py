@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     )
     from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
     from fencepost.client.transactional_producer import AsyncTransactionalProducer
-    from fencepost.client.values import CommittedOffset, IsolationLevel, NewTopic, Reset, ResourceType, TopicPartition
+    from fencepost.client.values import CommittedOffset, IsolationLevel, NewTopic, Reset, ResourceType
+    from fencepost.topic_partition import TopicPartition
 
 __all__ = [
     "Admin",
@@ -141,7 +142,6 @@ _HOMES = {
         "NewTopic",
         "Reset",
         "ResourceType",
-        "TopicPartition",
     ),
 }
 
@@ -150,6 +150,8 @@ def __getattr__(name: str) -> Any:
     # A command that lists topics must not pay for the producer and its codecs.
     import importlib
 
+    if name == "TopicPartition":
+        return importlib.import_module("fencepost.topic_partition").TopicPartition
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"fencepost.client.{home}"), name)

@@ -8,7 +8,8 @@ import asyncio
 import collections
 import dataclasses
 
-from fencepost.client.values import RecordMetadata, TopicPartition
+from fencepost.client.values import RecordMetadata
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import (
     HEADER,
     HEADER_BYTES,

@@ -26,9 +26,9 @@ from fencepost.client.values import (
     LogDirectory,
     NewTopic,
     TopicMetadata,
-    TopicPartition,
 )
 from fencepost.client.verdicts import NOT_THERE, check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 

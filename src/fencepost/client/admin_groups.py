@@ -17,9 +17,9 @@ from fencepost.client.values import (
     GroupDescription,
     GroupListing,
     GroupMember,
-    TopicPartition,
 )
 from fencepost.client.verdicts import NOT_THERE, check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, MalformedMessage
 

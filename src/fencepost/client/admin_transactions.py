@@ -10,11 +10,11 @@ from fencepost.client.errors import BrokerError, ClientError, NoLeader
 from fencepost.client.values import (
     CoordinatorKind,
     ProducerState,
-    TopicPartition,
     TransactionDescription,
     TransactionListing,
 )
 from fencepost.client.verdicts import NOT_THERE, STALE_COORDINATOR, STALE_LEADER, check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 

@@ -14,8 +14,9 @@ from fencepost.client.errors import ClientError
 from fencepost.client.face import Blocking
 from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction, VisibleBatches
 from fencepost.client.lifetime import Lifetime
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel
 from fencepost.ports import Buffer
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:

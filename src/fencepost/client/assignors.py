@@ -8,7 +8,7 @@ import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from fencepost.client.values import TopicPartition
+from fencepost.topic_partition import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
 

@@ -28,8 +28,8 @@ from fencepost.client.transaction_errors import (
     verdict,
 )
 from fencepost.client.transaction_handle import TransactionHandle
-from fencepost.client.values import TopicPartition
 from fencepost.client.verdicts import STALE_LEADER
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.batch import SEQUENCE_MAX, read_header
 from fencepost.wire.errors import ErrorCode, error_code

@@ -9,7 +9,8 @@ from fencepost.client.consumer import AsyncPartitionReader
 from fencepost.client.errors import ClientClosed
 from fencepost.client.face import Blocking, SendQueue, blocking
 from fencepost.client.producer import AsyncProducer
-from fencepost.client.values import ConsumedRecord, RecordMetadata, TopicPartition
+from fencepost.client.values import ConsumedRecord, RecordMetadata
+from fencepost.topic_partition import TopicPartition
 
 
 class Admin(Blocking[AsyncAdmin]):

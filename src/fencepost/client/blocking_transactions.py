@@ -25,7 +25,8 @@ from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
 from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, ConsumedRecord, RecordMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, ConsumedRecord, RecordMetadata
+from fencepost.topic_partition import TopicPartition
 
 Acknowledged = concurrent.futures.Future[RecordMetadata]
 

@@ -9,7 +9,8 @@ from fencepost.client.transaction_calls import GroupMetadata
 from fencepost.client.transaction_errors import TransactionAborted, TransactionError, TransactionMustAbort
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, RecordMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, RecordMetadata
+from fencepost.topic_partition import TopicPartition
 
 
 class AsyncTransaction:

@@ -16,8 +16,9 @@ from fencepost.client.errors import BrokerError, ClientError, OffsetOutOfRange
 from fencepost.client.fetched import AbortedTransaction, read_fetched
 from fencepost.client.lifetime import Lifetime
 from fencepost.client.offsets import list_offsets
-from fencepost.client.values import ConsumedRecord, IsolationLevel, ListedOffset, Reset, TopicPartition
+from fencepost.client.values import ConsumedRecord, IsolationLevel, ListedOffset, Reset
 from fencepost.client.verdicts import STALE_LEADER
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 

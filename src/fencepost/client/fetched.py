@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fencepost.client.errors import CorruptRecords
-from fencepost.client.values import ConsumedRecord, IsolationLevel, TopicPartition
+from fencepost.client.values import ConsumedRecord, IsolationLevel
 from fencepost.ports import Buffer
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import (
     CREATE_TIME,
     CURRENT_MAGIC,

@@ -26,7 +26,8 @@ from fencepost.client.membership import (
 from fencepost.client.offsets import list_offsets
 from fencepost.client.transaction_calls import GroupMetadata
 from fencepost.client.transactional_producer import AsyncTransactionalProducer
-from fencepost.client.values import CommittedOffset, ConsumedRecord, IsolationLevel, Reset, TopicPartition
+from fencepost.client.values import CommittedOffset, ConsumedRecord, IsolationLevel, Reset
+from fencepost.topic_partition import TopicPartition
 
 POLL_TIMEOUT_MS = 1_000
 POLL_RECORDS_MAX = 500

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
 from fencepost.client.transaction_calls import GroupMetadata
-from fencepost.client.values import CommittedOffset, CoordinatorKind, TopicPartition
+from fencepost.client.values import CommittedOffset, CoordinatorKind
 from fencepost.client.verdicts import STALE_COORDINATOR, check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 
 _GROUP = CoordinatorKind.GROUP

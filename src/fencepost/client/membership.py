@@ -14,7 +14,8 @@ from fencepost.client.cluster import MEMBERSHIP, Backoff, Cluster
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.group_offsets import check_group
 from fencepost.client.transaction_calls import GroupMetadata
-from fencepost.client.values import CoordinatorKind, TopicPartition
+from fencepost.client.values import CoordinatorKind
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.codec import decode_prefix, encode
 from fencepost.wire.errors import ErrorCode

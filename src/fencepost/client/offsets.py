@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
-from fencepost.client.values import IsolationLevel, ListedOffset, TopicPartition
+from fencepost.client.values import IsolationLevel, ListedOffset
 from fencepost.client.verdicts import NOT_THERE, STALE_LEADER, check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 
 _Request = messages.ListOffsetsRequest

@@ -15,8 +15,9 @@ from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed
 from fencepost.client.lifetime import Lifetime
 from fencepost.client.record_buffer import BATCH_BYTES, BUFFER_BYTES_MAX, DELIVERY_TIMEOUT_MS, LINGER_MS, Sending
 from fencepost.client.sender import Fate, RecordSender
-from fencepost.client.values import RecordMetadata, TopicPartition
+from fencepost.client.values import RecordMetadata
 from fencepost.client.verdicts import check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.compression import Codec
 from fencepost.wire.errors import ErrorCode

@@ -13,7 +13,8 @@ from fencepost.client.accumulator import Batch, PartitionQueue, size_of
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientClosed, ClientError, UnknownPartition
 from fencepost.client.partitioner import StickyPartitioner, partition_of_key
-from fencepost.client.values import RecordMetadata, TopicMetadata, TopicPartition
+from fencepost.client.values import RecordMetadata, TopicMetadata
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import read_header
 from fencepost.wire.compression import Codec
 

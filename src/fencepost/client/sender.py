@@ -22,8 +22,8 @@ from fencepost.client.errors import (
     NoLeader,
 )
 from fencepost.client.record_buffer import RecordBuffer, Sending
-from fencepost.client.values import TopicPartition
 from fencepost.client.verdicts import STALE_LEADER
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 

@@ -24,8 +24,9 @@ from fencepost.client.transaction_errors import (
     Verdict,
     verdict,
 )
-from fencepost.client.values import CommittedOffset, CoordinatorKind, TopicPartition
+from fencepost.client.values import CommittedOffset, CoordinatorKind
 from fencepost.client.verdicts import check
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode
 

@@ -14,7 +14,8 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.record_buffer import Sending
 from fencepost.client.transaction_calls import TransactionCalls, TransactionProtocol
 from fencepost.client.transaction_sender import TransactionSender
-from fencepost.client.values import RecordMetadata, TopicPartition
+from fencepost.client.values import RecordMetadata
+from fencepost.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.blocking_transactions import TransactionWriter

@@ -25,7 +25,7 @@ from fencepost.client.transaction_errors import (
     Verdict,
     verdict,
 )
-from fencepost.client.values import TopicPartition
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 
 _NOBODY = ProducerIdentity(-1, -1)

@@ -30,7 +30,8 @@ from fencepost.client.transaction_errors import (
 )
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transaction_sender import TransactionSender
-from fencepost.client.values import CommittedOffset, RecordMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, RecordMetadata
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 TRANSACTION_TIMEOUT_MS = 60_000

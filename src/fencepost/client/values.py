@@ -5,6 +5,8 @@ import datetime
 import enum
 from collections.abc import Mapping, Sequence
 
+from fencepost.topic_partition import TopicPartition
+
 NO_TOPIC_ID = bytes(16)
 
 
@@ -44,15 +46,6 @@ class Reset(enum.IntEnum):
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
-
-
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The page: what any cluster's transactions do, live in a browser. It sees clusters through `fencepost.inspect`."""
+"""The page: what any cluster's transactions do, live in a browser. It sees clusters through `fencepost.insight`."""

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import TopicPartition, TransactionDescription
+from fencepost.client.values import TransactionDescription
 from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import BadParameter, NotThere, Page, check_name
-from fencepost.inspect.abort_plan import AbortEffect, plan_abort
-from fencepost.inspect.aborting import NothingToAbort, abort_hanging, force_abort, hanging_at, open_parts
-from fencepost.inspect.cluster_view import OpenTransaction
+from fencepost.insight.abort_plan import AbortEffect, plan_abort
+from fencepost.insight.aborting import NothingToAbort, abort_hanging, force_abort, hanging_at, open_parts
+from fencepost.insight.cluster_view import OpenTransaction
+from fencepost.topic_partition import TopicPartition
 
 
 class PlanChanged(Exception):

@@ -1,11 +1,12 @@
 """All that the cluster tells of one transactional id; a second look reads only what came since the first."""
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import TopicPartition, TransactionDescription
-from fencepost.inspect.cluster_view import HIDDEN, ClusterView
-from fencepost.inspect.internal_records import TRANSACTION_STATE_TOPIC
-from fencepost.inspect.partition_scan import PartitionScan, PartitionTransaction
-from fencepost.inspect.state_changes import StateChange, read_state_change
+from fencepost.client.values import TransactionDescription
+from fencepost.insight.cluster_view import HIDDEN, ClusterView
+from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
+from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
+from fencepost.insight.state_changes import StateChange, read_state_change
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 FIRST_READ_OFFSETS = 50_000

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fencepost.client.values import TopicPartition
-from fencepost.inspect.causes import Cause
-from fencepost.inspect.explanation import client_of
-from fencepost.inspect.partition_scan import PartitionTransaction
-from fencepost.inspect.pending_offsets import PendingOffset
-from fencepost.inspect.state_changes import StateChange
+from fencepost.insight.causes import Cause
+from fencepost.insight.explanation import client_of
+from fencepost.insight.partition_scan import PartitionTransaction
+from fencepost.insight.pending_offsets import PendingOffset
+from fencepost.insight.state_changes import StateChange
+from fencepost.topic_partition import TopicPartition
 
 
 def lanes(

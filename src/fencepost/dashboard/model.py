@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.client.values import TopicPartition, TransactionDescription, TransactionListing
+from fencepost.client.values import TransactionDescription, TransactionListing
 from fencepost.dashboard.series import KEPT_SECONDS, Durations, PerSecond
-from fencepost.inspect.state_changes import COMPLETE, ONGOING, PREPARED, StateChange
+from fencepost.insight.state_changes import COMPLETE, ONGOING, PREPARED, StateChange
+from fencepost.topic_partition import TopicPartition
 
 RECENT_MAX = 30
 ENDINGS_PER_ID_MAX = 20

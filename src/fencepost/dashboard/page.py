@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from fencepost.dashboard.follower import IdFollower
 from fencepost.dashboard.survey import Survey
 from fencepost.dashboard.watch import Watch, wall_ms
-from fencepost.inspect.causes import causes_of
-from fencepost.inspect.cluster_view import ClusterView
+from fencepost.insight.causes import causes_of
+from fencepost.insight.cluster_view import ClusterView
 
 NAMES_MAX = 20_000
 NAME_BYTES_MAX = 32_767

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fencepost.dashboard.model import Ending
-from fencepost.inspect.causes import Cause
+from fencepost.insight.causes import Cause
 
 _CLIENT = re.compile(r"^spark/([^/]+)/(.+)/([^/]+)$")
 BATCHES_MAX = 20

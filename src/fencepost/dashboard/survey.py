@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.client.errors import ClientError
-from fencepost.client.values import IsolationLevel, Reset, TopicMetadata, TopicPartition
+from fencepost.client.values import IsolationLevel, Reset, TopicMetadata
 from fencepost.dashboard.model import TransactionModel
-from fencepost.inspect.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
+from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
+from fencepost.topic_partition import TopicPartition
 
 INTERVAL_SECONDS = 2.0
 INTERVAL_MAX_SECONDS = 20.0

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from fencepost.client.errors import ClientError
 from fencepost.dashboard.model import IdRow, TransactionModel
-from fencepost.inspect.cluster_view import ClusterView
-from fencepost.inspect.state_tail import StateTail, TransactionStateHidden
+from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.state_tail import StateTail, TransactionStateHidden
 
 LOOKED_AT_SECONDS = 1.0
 UNATTENDED_SECONDS = 2.0

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.client.errors import ClientError
 from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
-from fencepost.client.values import GroupMember, TopicPartition
+from fencepost.client.values import GroupMember
 from fencepost.spark import write_errors
 from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (
@@ -34,6 +34,7 @@ from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
 from fencepost.spark.waiting import SlotWatch
+from fencepost.topic_partition import TopicPartition
 
 _log = logging.getLogger("fencepost.spark")
 
@@ -174,7 +175,7 @@ class Attempts:
             finished=run.finished,
             planned=batch.planned,
             started_ms=run.started_ms,
-            retention_ms=run.producer.retention().offsets_ms if is_first else None,
+            retention_ms=run.producer.limits().offsets_ms if is_first else None,
         )
         if view.has_expired:
             _log.warning(
@@ -346,12 +347,12 @@ class Attempts:
         _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
 
     def _has_timed_out(self, seconds: float) -> bool:
-        return seconds * 1000 >= self._run.producer.timeout_ms
+        return seconds * 1000 >= self._run.producer.timeout.ms
 
     def _timed_out(self) -> TransactionTimedOut:
         return TransactionTimedOut(
             f"writing batch {self._batch.batch_id} took longer than the transaction timeout of "
-            f"{self._run.producer.timeout_ms} ms, and the broker has ended its transaction",
+            f"{self._run.producer.timeout}, and the broker has ended its transaction",
             "read less per batch (maxOffsetsPerTrigger), or raise transaction_timeout_ms, and the broker's "
             "transaction.max.timeout.ms if that is the limit; see also that no other query runs under this name",
         )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import FencepostSparkError, NotSupported
 from fencepost.spark.source_offsets import STARTS
+from fencepost.topic_partition import TopicPartition
 
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 _VERSION = re.compile(r"v(\d+)")

@@ -10,10 +10,10 @@ import enum
 import json
 from collections.abc import Callable, Mapping
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import BatchRefused
 from fencepost.spark.markers import Marker, Positions, Record, nested
 from fencepost.spark.planned import Planned
+from fencepost.topic_partition import TopicPartition
 
 REFUSE, CONTINUE = "refuse", "continue"
 ADOPT_CHOICES = (REFUSE, CONTINUE)

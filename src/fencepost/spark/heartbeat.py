@@ -15,7 +15,7 @@ from fencepost.client.transaction_errors import ProducerFenced
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.markers import newest
 from fencepost.spark.query_run import QueryRun
-from fencepost.spark.run_producer import Retention
+from fencepost.spark.run_producer import ClusterLimits
 from fencepost.spark.write_errors import is_id_forgotten
 
 _log = logging.getLogger("fencepost.spark")
@@ -24,8 +24,8 @@ PERIOD_SECONDS_MAX = 3_600.0
 _BEATS_PER_RETENTION = 4
 
 
-def period_seconds(retention: Retention) -> float:
-    shortest_ms = min(retention.offsets_ms, retention.transactional_id_ms)
+def period_seconds(limits: ClusterLimits) -> float:
+    shortest_ms = min(limits.offsets_ms, limits.transactional_id_ms)
     return min(PERIOD_SECONDS_MAX, shortest_ms / _BEATS_PER_RETENTION / 1000)
 
 
@@ -39,7 +39,7 @@ def keep_alive(run: QueryRun, group_id: str, is_active: Callable[[], bool]) -> N
 
 def _watch(run: QueryRun, group_id: str, is_active: Callable[[], bool]) -> None:
     try:
-        period = period_seconds(run.producer.retention())
+        period = period_seconds(run.producer.limits())
         while not run.has_ended.wait(max(0.0, run.touched_at + period - time.monotonic())):
             if not is_active() or run.fenced_by is not None:
                 return

@@ -14,10 +14,11 @@ from typing import Any
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError, UnknownTopic
-from fencepost.client.values import CommittedOffset, TopicPartition
+from fencepost.client.values import CommittedOffset
 from fencepost.spark.markers import Positions, newest
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.source_settings import CLIENT_OPTIONS
+from fencepost.topic_partition import TopicPartition
 
 _log = logging.getLogger("fencepost.spark")
 

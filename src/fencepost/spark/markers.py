@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import CommittedOffset, TopicPartition
+from fencepost.client.values import CommittedOffset
+from fencepost.topic_partition import TopicPartition
 
 POSITIONS_BYTES_MAX = 3_000
 """Of positions inside a marker: brokers take 4,096 bytes of metadata (`offset.metadata.max.bytes`)."""

@@ -14,6 +14,7 @@ from fencepost.spark.requirements import is_connect, refuse_dynamic_allocation, 
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import sink_settings
 from fencepost.spark.shipping import ship
+from fencepost.spark.transaction_timeouts import UNBOUNDED, given
 
 
 def write_exactly_once(
@@ -60,7 +61,7 @@ def write_exactly_once(
         settings.bootstrap_servers,
         name,
         settings.options,
-        transaction_timeout_ms=transaction_timeout_ms,
+        timeout=UNBOUNDED if transaction_timeout_ms is None else given(transaction_timeout_ms),
         protocol=protocol,
     )
     try:

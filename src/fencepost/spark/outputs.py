@@ -8,7 +8,6 @@ from typing import Any
 
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.transaction_handle import TransactionHandle
-from fencepost.client.values import TopicPartition
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.packing import PACKED_SCHEMA, Packer
 from fencepost.spark.requirements import value_in_force
@@ -16,6 +15,7 @@ from fencepost.spark.routing import dense_indexes
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkSettings
 from fencepost.spark.writing import WRITTEN_SCHEMA, Writer
+from fencepost.topic_partition import TopicPartition
 
 _ARROW_BYTES, _ARROW_ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_ROWS_MAX = 200

@@ -311,8 +311,8 @@ def pipeline(
     Instead of a function there may be SQL: `sql` for each batch, one text or one by topic, `stream_sql` for the streams
     before they are cut into batches, where joins of streams and state work. A text names its input in braces.
 
-    `transaction_timeout_ms` is how long a batch may take; readers wait that long for a driver that died, unless its
-    successor comes earlier.
+    `transaction_timeout_ms` is how long a transaction may be open; readers wait that long for a driver that died,
+    unless its successor comes earlier. Without it the time follows from the trigger and Spark's own time-outs (docs).
     """
     listed = [outputs] if isinstance(outputs, str) else list(outputs)
     definition = Definition(

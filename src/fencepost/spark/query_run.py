@@ -19,9 +19,10 @@ from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.markers import Record
-from fencepost.spark.query_sources import reads_kafka, sources_read
+from fencepost.spark.query_sources import reads_kafka, sources_read, trigger_of
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
+from fencepost.spark.transaction_timeouts import NO_TRIGGER, Trigger
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PROCESS_RUN_ID = str(uuid.uuid4())
@@ -41,6 +42,7 @@ class QueryContext:
     is_active: Callable[[], bool] = lambda: True
     sources: Callable[[], tuple[Source, ...]] = tuple
     """Those that read Kafka; none if Spark does not tell. Asked once in a run."""
+    trigger: Trigger = NO_TRIGGER
 
     def key(self, name: str) -> "RunKey":
         """A query may have several sinks, each under a name of its own."""
@@ -82,6 +84,7 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
         Checkpoint(location, spark, reads_kafka=reads_kafka(execution)),
         lambda: bool(execution.isActive()),
         lambda: sources_read(execution),
+        trigger_of(execution),
     )
 
 

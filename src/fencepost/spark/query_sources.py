@@ -1,9 +1,10 @@
-"""What the sources of a running query are, as far as Spark's objects in the JVM tell."""
+"""What a running query reads and how often, as far as Spark's objects in the JVM tell."""
 
 import logging
 from typing import Any
 
 from fencepost.spark.input_clusters import Source, sources_of
+from fencepost.spark.transaction_timeouts import Trigger
 
 _log = logging.getLogger("fencepost.spark")
 
@@ -31,6 +32,14 @@ def sources_read(execution: Any) -> tuple[Source, ...]:
     except Exception as error:
         _log.info("which clusters the query reads cannot be seen: %s", error)
         return ()
+
+
+def trigger_of(execution: Any) -> Trigger:
+    trigger = execution.trigger()
+    kind = trigger.getClass().getSimpleName()
+    if kind.startswith("OneTime"):
+        return Trigger(is_once=True)
+    return Trigger(int(trigger.intervalMs())) if kind.startswith("ProcessingTime") else Trigger()
 
 
 def _options(leaf: Any) -> dict[str, str]:

@@ -12,6 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.spark.errors import NotSupported, RequirementNotMet
+from fencepost.spark.transaction_timeouts import (
+    NETWORK_TIMEOUT,
+    NETWORK_TIMEOUT_INTERVAL,
+    SPARK_DEFAULTS,
+    TransactionTimeout,
+    Trigger,
+    derived,
+    given,
+)
 
 JAVA_VERSION_MIN = 17
 PYSPARK_FOR_SINK = (3, 5)
@@ -88,6 +97,14 @@ def value_in_force(spark: Any, name: str) -> str | None:
         return str(spark.conf.get(name))
     except Exception:
         return None
+
+
+def transaction_timeout(spark: Any, trigger: Trigger, given_ms: int | None) -> TransactionTimeout:
+    """What the user says, or what follows from the trigger and this Spark's settings."""
+    if given_ms is not None:
+        return given(given_ms)
+    texts = {name: setting(spark, name, default) for name, default in SPARK_DEFAULTS.items()}
+    return derived(trigger, texts[NETWORK_TIMEOUT], texts[NETWORK_TIMEOUT_INTERVAL])
 
 
 def is_connect(spark: Any) -> bool:

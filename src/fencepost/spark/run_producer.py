@@ -26,26 +26,32 @@ from fencepost.client.transaction_errors import (
 )
 from fencepost.client.transaction_handle import TransactionHandle
 from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, GroupMember, ResourceType, TopicMetadata, TopicPartition
+from fencepost.client.values import CommittedOffset, GroupMember, ResourceType, TopicMetadata
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
+from fencepost.spark.transaction_timeouts import UNBOUNDED, TransactionTimeout
 from fencepost.spark.write_errors import code_of
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 _log = logging.getLogger("fencepost.spark")
 
 TRANSACTION_TIMEOUTS_MS = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000)
-"""Asked for one after the other until the broker's transaction.max.timeout.ms allows it."""
+"""Asked for one after the other, from the derived one down, where the broker's maximum may not be read."""
 OUTCOME_TIMEOUT_SECONDS = 1_800
 SETTLE_TIMEOUT_SECONDS = 60
 _OFFSETS_RETENTION, _ID_EXPIRATION = "offsets.retention.minutes", "transactional.id.expiration.ms"
+TIMEOUT_MAX = "transaction.max.timeout.ms"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Retention:
-    """How long the cluster remembers what nobody touches; Kafka's defaults where it does not say."""
+class ClusterLimits:
+    """How long the cluster remembers what nobody touches, with Kafka's defaults where it does not say, and how long a
+    transaction may be open."""
 
     offsets_ms: int = 7 * 24 * 3_600_000
     transactional_id_ms: int = 7 * 24 * 3_600_000
+    transaction_timeout_ms_max: int | None = None
+    """None if the cluster does not say."""
 
 
 class _Questions(GroupAdmin, ConfigAdmin, TransactionAdmin):
@@ -61,16 +67,15 @@ class RunProducer:
         transactional_id: str,
         options: Mapping[str, Any],
         *,
-        transaction_timeout_ms: int | None = None,
+        timeout: TransactionTimeout = UNBOUNDED,
         protocol: TransactionProtocol | None = None,
     ) -> None:
         self.transactional_id = transactional_id
-        self._timeouts_ms = (
-            list(TRANSACTION_TIMEOUTS_MS) if transaction_timeout_ms is None else [transaction_timeout_ms]
-        )
+        self.timeout = timeout
+        """Of its transactions; what the broker allows of it once the id has been taken over."""
         self._options = dict(options)
         self._has_taken_over = False
-        self._retention: Retention | None = None
+        self._limits: ClusterLimits | None = None
         self._loop = LoopThread()
 
         async def make() -> tuple[Cluster, AsyncTransactionalProducer]:
@@ -101,10 +106,6 @@ class RunProducer:
             self._loop.close()
 
     # What is asked
-
-    @property
-    def timeout_ms(self) -> int:
-        return self._producer.transaction_timeout_ms
 
     @property
     def protocol(self) -> TransactionProtocol:
@@ -153,27 +154,28 @@ class RunProducer:
                 return ""
             raise
 
-    def retention(self) -> Retention:
+    def limits(self) -> ClusterLimits:
         """As far as the settings of a broker may be read. Asked once."""
-        if self._retention is None:
-            self._retention = self._loop.run(self._read_retention())
-        return self._retention
+        if self._limits is None:
+            self._limits = self._loop.run(self._read_limits())
+        return self._limits
 
-    async def _read_retention(self) -> Retention:
-        known = Retention()
+    async def _read_limits(self) -> ClusterLimits:
+        known = ClusterLimits()
         try:
             node_id = min(self._cluster.brokers)
             entries = await self._questions.describe_configs(
-                ResourceType.BROKER, str(node_id), keys=(_OFFSETS_RETENTION, _ID_EXPIRATION)
+                ResourceType.BROKER, str(node_id), keys=(_OFFSETS_RETENTION, _ID_EXPIRATION, TIMEOUT_MAX)
             )
             values = {entry.name: int(entry.value) for entry in entries if entry.value}
         except (ClientError, ValueError) as error:
-            _log.info("how long the cluster keeps offsets cannot be read: %s", error)
+            _log.info("the limits of the cluster cannot be read: %s", error)
             return known
         minutes = values.get(_OFFSETS_RETENTION)
-        return Retention(
+        return ClusterLimits(
             known.offsets_ms if minutes is None else minutes * 60_000,
             values.get(_ID_EXPIRATION, known.transactional_id_ms),
+            values.get(TIMEOUT_MAX),
         )
 
     def call_itself(self, client_id: str) -> None:
@@ -199,22 +201,23 @@ class RunProducer:
         self._has_taken_over = False
 
     def _take_over(self) -> None:
+        self.timeout = self.timeout.at_most(None if self.timeout.is_given else self.limits().transaction_timeout_ms_max)
         while not self._has_taken_over:
-            self._producer.transaction_timeout_ms = self._timeouts_ms[0]
+            self._producer.transaction_timeout_ms = self.timeout.ms
             try:
                 self._loop.run(self._producer.init())
                 self._has_taken_over = True
             except TransactionError as error:
                 if code_of(error) != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                     raise
-                if len(self._timeouts_ms) == 1:
+                shorter = [ms for ms in TRANSACTION_TIMEOUTS_MS if ms < self.timeout.ms]
+                if self.timeout.is_given or not shorter:
                     raise NotSupported(
-                        f"the broker does not allow a transaction to take {self._timeouts_ms[0]} ms",
+                        f"the broker does not allow a transaction to take {self.timeout.ms} ms",
                         "lower transaction_timeout_ms, or raise the broker's transaction.max.timeout.ms",
                     ) from error
-                _log.info(
-                    "the broker refuses a transaction timeout of %d ms; asking for less", self._timeouts_ms.pop(0)
-                )
+                _log.info("the broker refuses a transaction timeout of %d ms; asking for less", self.timeout.ms)
+                self.timeout = self.timeout.at_most(shorter[0])
 
     def handle(self) -> TransactionHandle:
         """What the writers need."""

@@ -17,7 +17,7 @@ from fencepost.spark import batch_states, worker_daemon
 from fencepost.spark.pipelines import Pipeline
 from fencepost.spark.progress import Progress, progress_of
 from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
-from fencepost.spark.starting import StartOptions, start
+from fencepost.spark.starting import StartOptions, start, transaction_timeout_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,6 +149,7 @@ class Run:
         self._name = pipeline.name
         self.is_stopping = False
         self.query = start(pipeline, spark, options)
+        self.transaction_timeout = transaction_timeout_of(pipeline, spark, self.query, options)
 
     def progress(self) -> Iterator[Progress | None]:
         """The progress of each batch as it ends, and None in between so that the caller can look around. Ends with the

@@ -18,7 +18,12 @@ from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
 from fencepost.spark.planned import plans_of
 from fencepost.spark.query_run import QueryContext, QueryRun, query_context, run_of
-from fencepost.spark.requirements import refuse_dynamic_allocation, require_arrow, require_pyspark
+from fencepost.spark.requirements import (
+    refuse_dynamic_allocation,
+    require_arrow,
+    require_pyspark,
+    transaction_timeout,
+)
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
@@ -36,7 +41,8 @@ def exactly_once(
 
     `name` is the transactional id and the group of the input offsets. Options: `kafka` holds Kafka's own.
     `adopt="continue"` accepts a checkpoint that the group knows nothing of, once. `protocol` None is the newest the
-    cluster has finalized; `checkpoint` is needed only under Spark Connect. `transaction_timeout_ms`, `max_writers`.
+    cluster has finalized; `checkpoint` is needed only under Spark Connect. `transaction_timeout_ms` (default: derived
+    from the trigger and Spark's time-outs), `max_writers`.
     """
     return ExactlyOnce(sink_settings(name, bootstrap_servers, topic, **options))
 
@@ -93,7 +99,7 @@ class Transaction:
         refuse_dynamic_allocation(spark)
         ship(spark)
         context = query_context(spark, settings.checkpoint)
-        run = run_of(context.key(settings.name), lambda: _run(context, settings))
+        run = run_of(context.key(settings.name), lambda: _run(spark, context, settings))
         batch = Batch(
             query_id=context.query_id,
             batch_id=self._batch_id,
@@ -172,12 +178,12 @@ def client_id(application_id: str, name: str, batch: str) -> str:
     return f"spark/{application_id}/{name}/{batch}"
 
 
-def _run(context: QueryContext, settings: SinkSettings) -> QueryRun:
+def _run(spark: Any, context: QueryContext, settings: SinkSettings) -> QueryRun:
     producer = RunProducer(
         settings.bootstrap_servers,
         settings.name,
         settings.options,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
+        timeout=transaction_timeout(spark, context.trigger, settings.transaction_timeout_ms),
         protocol=settings.protocol,
     )
     sources = context.sources()

@@ -7,9 +7,10 @@ from typing import Self
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import UnknownPartition, UnknownTopic
-from fencepost.client.values import IsolationLevel, TopicMetadata, TopicPartition
+from fencepost.client.values import IsolationLevel, TopicMetadata
 from fencepost.spark.source_errors import InvalidSourceOption, UnmatchedTimestamp
 from fencepost.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
+from fencepost.topic_partition import TopicPartition
 
 TOPICS_ASKED_SINGLY_MAX = 8
 """Above this one answer with every topic of the cluster is cheaper than one question for each."""

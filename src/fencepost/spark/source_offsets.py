@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fencepost.client.values import TopicPartition
+from fencepost.topic_partition import TopicPartition
 
 STARTS = "@start:"
 """Before the name of a topic: the offsets that the batch begins with, if not where the one before has ended."""

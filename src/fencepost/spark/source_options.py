@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel
 from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_settings import (
     BOOTSTRAP_SERVERS,
@@ -20,6 +20,7 @@ from fencepost.spark.source_settings import (
     PREFIX,
     client_options,
 )
+from fencepost.topic_partition import TopicPartition
 
 DEFAULT_MAX_OFFSETS_PER_TRIGGER = 10_000_000
 """A batch has to fit into a transaction's time-out, when it is replayed after a day of backlog, too."""

@@ -4,11 +4,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.source_cluster import SourceCluster
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange, limited
 from fencepost.spark.source_options import SourceOptions
+from fencepost.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

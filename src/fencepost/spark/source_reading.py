@@ -15,12 +15,13 @@ from fencepost.client.errors import OffsetOutOfRange, UnknownPartition, UnknownT
 from fencepost.client.face import LoopThread
 from fencepost.client.fetched import AbortedTransaction, VisibleBatches
 from fencepost.client.offsets import list_offsets
-from fencepost.client.values import IsolationLevel, Reset, TopicPartition
+from fencepost.client.values import IsolationLevel, Reset
 from fencepost.ports import Buffer
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange
 from fencepost.spark.source_options import SourceOptions
 from fencepost.spark.workers import freeze_imports
+from fencepost.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow

@@ -16,9 +16,12 @@ from fencepost.spark.formats import Format
 from fencepost.spark.ownership import end_what_was_left, first_decision
 from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
-from fencepost.spark.requirements import is_connect, refuse_trigger
+from fencepost.spark.query_sources import trigger_of
+from fencepost.spark.requirements import is_connect, refuse_trigger, transaction_timeout
+from fencepost.spark.run_producer import TIMEOUT_MAX
 from fencepost.spark.shipping import ship
 from fencepost.spark.source_settings import CLIENT_OPTIONS
+from fencepost.spark.transaction_timeouts import TransactionTimeout
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -79,6 +82,29 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
     if not is_connect(spark):
         end_predecessor(pipeline, spark, options)
     return writer.start()
+
+
+def transaction_timeout_of(
+    pipeline: Pipeline, spark: "SparkSession", query: Any, options: StartOptions
+) -> TransactionTimeout:
+    """What the transactions of a query that was started here run with. Not under Connect."""
+    wanted = transaction_timeout(spark, trigger_of(query._jsq.streamingQuery()), _given_timeout_ms(pipeline, options))
+    with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
+        return wanted.at_most(_broker_timeout_ms_max(admin))
+
+
+def _given_timeout_ms(pipeline: Pipeline, options: StartOptions) -> int | None:
+    return options.transaction_timeout_ms or pipeline.definition.transaction_timeout_ms
+
+
+def _broker_timeout_ms_max(admin: Admin) -> int | None:
+    """As far as the settings of a broker may be read."""
+    try:
+        node_id = min(broker.node_id for broker in admin.describe_cluster().brokers)
+        entries = admin.describe_configs(ResourceType.BROKER, str(node_id), keys=(TIMEOUT_MAX,))
+        return next((int(entry.value) for entry in entries if entry.value), None)
+    except (ClientError, ValueError):
+        return None
 
 
 def check_formats(pipeline: Pipeline) -> None:
@@ -177,7 +203,7 @@ class Processor:
             name,
             bootstrap_servers=options.bootstrap_servers,
             kafka=options.kafka,
-            transaction_timeout_ms=options.transaction_timeout_ms or self._pipeline.definition.transaction_timeout_ms,
+            transaction_timeout_ms=_given_timeout_ms(self._pipeline, options),
             max_writers=options.max_writers,
             adopt=options.adopt,
             checkpoint=options.checkpoint,

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES
-from fencepost.client.values import TopicPartition
 from fencepost.spark.source_errors import MalformedTimestamp
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy, to_numpy
 from fencepost.wire.arrow_records import BatchAt, decode_batches
 from fencepost.wire.batch import CREATE_TIME

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.client.accumulator import Batch, PartitionQueue, ProducerIdentity, size_of
-from fencepost.client.values import RecordMetadata, TopicPartition
+from fencepost.client.values import RecordMetadata
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NewRecord, read_header
 
 PARTITION = TopicPartition("purchases", 0)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from fencepost.client.assignors import ASSIGNORS, Assignment, Subscription
-from fencepost.client.values import TopicPartition
+from fencepost.topic_partition import TopicPartition
 
 ALL = sorted(ASSIGNORS)
 

@@ -4,7 +4,8 @@ import pytest
 
 from fencepost.client.errors import CorruptRecords
 from fencepost.client.fetched import AbortedTransaction, Fetched, read_fetched
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import ControlType, build_batch, control_batch
 
 PARTITION = TopicPartition("purchases", 0)

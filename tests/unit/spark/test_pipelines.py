@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.demo_audit import judge
+from fencepost.cli.demo.audit import judge
 from fencepost.cli.run_again import delay_seconds
 from fencepost.spark import batch_states
 from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_type

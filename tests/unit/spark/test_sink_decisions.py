@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.decisions import CONTINUE, RULES, Situation, Step, View, decide, docs_table, situation_of
 from fencepost.spark.errors import BatchRefused
 from fencepost.spark.markers import Marker, Record
 from fencepost.spark.planned import NOTHING_PLANNED, Planned, planned
+from fencepost.topic_partition import TopicPartition
 
 QUERY, OTHER = "b7a0", "c8b1"
 P0, P1 = TopicPartition("purchases", 0), TopicPartition("purchases", 1)

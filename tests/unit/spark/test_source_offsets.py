@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.client.values import TopicPartition
 from fencepost.spark.checkpoint import parse_offsets
 from fencepost.spark.source_offsets import OffsetRange, cut, limited, offsets_of, starts_of, to_json
+from fencepost.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.values import IsolationLevel, TopicPartition
+from fencepost.client.values import IsolationLevel
 from fencepost.spark import source_settings
 from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_options import EARLIEST, LATEST, SourceOptions, parse_source_options
+from fencepost.topic_partition import TopicPartition
 
 DOCS = Path(__file__).parents[3] / "docs" / "spark-source-options.md"
 

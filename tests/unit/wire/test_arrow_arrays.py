@@ -46,7 +46,7 @@ WORK = """
 import sys
 import numpy as np
 import pyarrow as pa
-from fencepost.client.values import TopicPartition
+from fencepost.topic_partition import TopicPartition
 from fencepost.spark.packing import Packer, split
 from fencepost.spark.unpacking import Portion, Unpacker
 from fencepost.spark import writing

@@ -8,8 +8,8 @@ from fencepost.client.errors import BrokerError
 from fencepost.client.values import GroupDescription
 from fencepost.dashboard.names import full_name, is_shortened
 from fencepost.dashboard.page import NotThere, Page, Parameters
-from fencepost.inspect.cluster_view import ClusterView
-from fencepost.inspect.lag import PartitionLag, group_lag
+from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.lag import PartitionLag, group_lag
 from fencepost.wire.errors import ErrorCode
 
 LIMIT_MAX = 500

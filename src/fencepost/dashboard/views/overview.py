@@ -4,8 +4,8 @@ from typing import Any
 
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.survey import HELD_SHOWN_MAX
-from fencepost.inspect.causes import causes_of
-from fencepost.inspect.explanation import client_of
+from fencepost.insight.causes import causes_of
+from fencepost.insight.explanation import client_of
 
 EMPTY: dict[str, list[int]] = {"commits": [], "aborts": []}
 NO_PERCENTILES: dict[str, list[int]] = {"p50_ms": [], "p99_ms": []}

@@ -4,13 +4,14 @@ from typing import Any
 
 from fencepost.client.errors import UnknownPartition
 from fencepost.client.fetched import AbortedTransaction
-from fencepost.client.values import IsolationLevel, ProducerState, Reset, TopicPartition
+from fencepost.client.values import IsolationLevel, ProducerState, Reset
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
-from fencepost.inspect.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
-from fencepost.inspect.explain_online import as_coordinator
-from fencepost.inspect.explanation import Holder, judge_holder
-from fencepost.inspect.hanging import why_hanging
+from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
+from fencepost.insight.explain_online import as_coordinator
+from fencepost.insight.explanation import Holder, judge_holder
+from fencepost.insight.hanging import why_hanging
+from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
 LOOKAHEAD_MAX = 200_000

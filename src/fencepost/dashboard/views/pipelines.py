@@ -7,8 +7,8 @@ from fencepost.client.errors import BrokerError
 from fencepost.dashboard import pipelines as told
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.views.groups import total_lag
-from fencepost.inspect.causes import Cause, causes_of
-from fencepost.inspect.lag import group_lag
+from fencepost.insight.causes import Cause, causes_of
+from fencepost.insight.lag import group_lag
 
 PIPELINES_MAX = 50
 

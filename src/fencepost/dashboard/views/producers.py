@@ -3,9 +3,9 @@
 from typing import Any
 
 from fencepost.client.errors import ClientError, UnknownTopic
-from fencepost.client.values import TopicPartition
 from fencepost.dashboard.page import Page, Parameters
-from fencepost.inspect.causes import Cause, causes_of
+from fencepost.insight.causes import Cause, causes_of
+from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
 PARTITIONS_MAX = 200

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from fencepost.client.values import TopicPartition
 from fencepost.dashboard.follower import IdFollower
 from fencepost.dashboard.lanes import lanes
 from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.dashboard.table import SORTS, TableQuery, choose
-from fencepost.inspect.cluster_view import ClusterView
-from fencepost.inspect.explain_online import IdFacts, explain_id
-from fencepost.inspect.explanation import judge_id
-from fencepost.inspect.history import timeline
-from fencepost.inspect.internal_records import CONSUMER_OFFSETS_TOPIC
-from fencepost.inspect.pending_offsets import PendingOffset, pending_offsets
+from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.explain_online import IdFacts, explain_id
+from fencepost.insight.explanation import judge_id
+from fencepost.insight.history import timeline
+from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC
+from fencepost.insight.pending_offsets import PendingOffset, pending_offsets
+from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
 FOLLOWERS_MAX = 16

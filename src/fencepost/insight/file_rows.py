@@ -1,0 +1,312 @@
+"""What stands in the files of a data directory, as rows: one class of file after the other.
+
+A row is a dict under the names of Kafka's dump tool, in its order; `file_text` prints rows as that tool does, `--json`
+prints them as they are. A reader yields what it finds and reports what is wrong as `Problem`, it does not stop.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fencepost.insight.internal_records import decode_record, is_decodable
+from fencepost.insight.message_json import to_json
+from fencepost.insight.segment_file import SegmentFile, StoredBatch
+from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
+from fencepost.log.open_transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from fencepost.log.producer_entries import CorruptSnapshot, read_snapshot
+from fencepost.log.side_files import (
+    CorruptSideFile,
+    decode_offset_checkpoint,
+    decode_partition_metadata,
+    encode_uuid,
+    parse_partition_directory_name,
+)
+from fencepost.wire.batch import NO_SEQUENCE, SEQUENCE_MAX, ControlType
+from fencepost.wire.codec import decode
+from fencepost.wire.compression import Codec
+from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.messages import LeaderChangeMessage
+from fencepost.wire.records import Record
+
+Row = dict[str, Any]
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_TRANSACTION_ENTRY = struct.Struct(">hqqqq")
+_CONTROL_TYPE = struct.Struct(">hh")
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+class Problem(NamedTuple):
+    """Something in a file that should not be."""
+
+    text: str
+
+
+class Contents(NamedTuple):
+    """How much to tell of a log."""
+
+    records: bool = False
+    payloads: bool = False
+
+
+def topic_of(path: Path) -> str:
+    """The topic whose partition a file belongs to, by the directory it lies in; empty if that does not say."""
+    named = parse_partition_directory_name(path.absolute().parent.name)
+    return named[0] if named is not None else ""
+
+
+# Logs
+
+
+def log_rows(path: Path, contents: Contents) -> Iterator[Row | Problem]:
+    segment = SegmentFile(path)
+    topic = topic_of(path)
+    for batch in segment.batches():
+        row = batch_row(batch)
+        if contents.records:
+            try:
+                row["records"] = [record_row(batch, record, topic, contents) for record in batch.records()]
+            except MalformedMessage as error:
+                yield row
+                yield Problem(str(error))
+                continue
+        yield row
+        if not batch.is_valid:
+            yield Problem(f"the CRC of the batch at position {batch.position} is wrong")
+    if segment.trailing_bytes:
+        yield Problem(f"Found {segment.trailing_bytes} invalid bytes at the end of {path.name}")
+
+
+def batch_row(batch: StoredBatch) -> Row:
+    header = batch.header
+    return {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.partition_leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.base_timestamp if header.has_delete_horizon else None,
+        "position": batch.position,
+        _TIMESTAMP_TYPES[header.timestamp_type]: header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": _codec_name(header.compression),
+        "crc": header.crc,
+        "isvalid": batch.is_valid,
+    }
+
+
+def record_row(batch: StoredBatch, record: Record, topic: str, contents: Contents) -> Row:
+    header = batch.header
+    sequence = NO_SEQUENCE
+    if header.base_sequence != NO_SEQUENCE:
+        sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MAX
+    row: Row = {
+        "offset": record.offset,
+        _TIMESTAMP_TYPES[header.timestamp_type]: record.timestamp,
+        "keySize": -1 if record.key is None else len(record.key),
+        "valueSize": -1 if record.value is None else len(record.value),
+        "sequence": sequence,
+        "headerKeys": [name for name, _ in record.headers],
+    }
+    if header.is_control:
+        row.update(_control_fields(batch, record))
+    elif contents.payloads and is_decodable(topic):
+        decoded = decode_record(topic, record)
+        row["key"] = decoded.key_text
+        if decoded.payload_text is not None:
+            row["payload"] = decoded.payload_text
+        row["decoded"] = {"type": decoded.key_type, "key": decoded.key, "value": decoded.value}
+    elif contents.payloads:
+        if record.key is not None:
+            row["key"] = record.key.decode("utf-8", "replace")
+        if record.value is not None:
+            row["payload"] = record.value.decode("utf-8", "replace")
+    return row
+
+
+def _control_fields(batch: StoredBatch, record: Record) -> Row:
+    marker = batch.marker()
+    if marker is not None:
+        return {
+            "endTxnMarker": ControlType(marker.control_type).name,
+            "coordinatorEpoch": marker.coordinator_epoch,
+        }
+    kind = _CONTROL_TYPE.unpack_from(record.key or b"\0\0\xff\xff")[1]
+    if kind == ControlType.LEADER_CHANGE and record.value is not None:
+        (version,) = struct.unpack_from(">h", record.value)
+        return {"LeaderChange": to_json(decode(LeaderChangeMessage, version, record.value), version)}
+    name = ControlType(kind).name if kind in set(ControlType) else "UNKNOWN"
+    return {"controlType": f"{name}({kind})"}
+
+
+def _codec_name(number: int) -> str:
+    return Codec(number).name.lower() if number in set(Codec) else f"unknown({number})"
+
+
+# Indexes
+
+
+def offset_index_rows(path: Path) -> Iterator[Row | Problem]:
+    base_offset, data = _base_offset(path), path.read_bytes()
+    log = path.with_suffix(".log")
+    yield from _torn(path, data, OFFSET_ENTRY_BYTES)
+    for at in range(len(data) // OFFSET_ENTRY_BYTES):
+        relative_offset, position = _OFFSET_ENTRY.unpack_from(data, at * OFFSET_ENTRY_BYTES)
+        if relative_offset == 0 and at > 0:
+            return  # the zero tail of a preallocated file
+        offset = base_offset + relative_offset
+        yield {"offset": offset, "position": position}
+        if not log.exists():
+            continue
+        found = next(SegmentFile(log).batches(position), None)
+        if found is None:
+            yield Problem(f"Index offset: {offset}, no batch of the log is at position {position}")
+        elif found.header.last_offset != offset:
+            yield Problem(f"Index offset: {offset}, log offset: {found.header.last_offset}")
+
+
+def time_index_rows(path: Path) -> Iterator[Row | Problem]:
+    base_offset, data = _base_offset(path), path.read_bytes()
+    log = path.with_suffix(".log")
+    yield from _torn(path, data, TIME_ENTRY_BYTES)
+    times = _largest_timestamps(log) if log.exists() else None
+    previous = -1
+    for at in range(len(data) // TIME_ENTRY_BYTES):
+        timestamp, relative_offset = _TIME_ENTRY.unpack_from(data, at * TIME_ENTRY_BYTES)
+        if relative_offset == 0 and at > 0:
+            return
+        offset = base_offset + relative_offset
+        yield {"timestamp": timestamp, "offset": offset}
+        if times is not None and offset not in times:
+            yield Problem(f"Indexed offset: {offset}, no batch of the log ends there")
+        elif times is not None and times[offset] != timestamp:
+            yield Problem(f"Index timestamp: {timestamp}, log timestamp: {times[offset]}")
+        if previous >= timestamp:
+            yield Problem(f"Index timestamp: {timestamp}, Previously indexed timestamp: {previous}")
+        previous = timestamp
+
+
+def _largest_timestamps(log: Path) -> dict[int, int]:
+    """Last offset of each batch -> its largest timestamp; -1 for one that compaction emptied."""
+    return {
+        batch.header.last_offset: batch.header.max_timestamp if batch.header.record_count else -1
+        for batch in SegmentFile(log).batches()
+    }
+
+
+def transaction_index_rows(path: Path) -> Iterator[Row | Problem]:
+    data = path.read_bytes()
+    yield from _torn(path, data, TRANSACTION_ENTRY_BYTES)
+    previous = -1
+    for at in range(len(data) // TRANSACTION_ENTRY_BYTES):
+        version, producer_id, first_offset, last_offset, last_stable_offset = _TRANSACTION_ENTRY.unpack_from(
+            data, at * TRANSACTION_ENTRY_BYTES
+        )
+        yield {
+            "version": version,
+            "producerId": producer_id,
+            "firstOffset": first_offset,
+            "lastOffset": last_offset,
+            "lastStableOffset": last_stable_offset,
+        }
+        if last_offset <= previous:
+            yield Problem(f"the entry that ends at {last_offset} follows one that ends at {previous}")
+        previous = last_offset
+
+
+# Producers and checkpoints
+
+
+def producer_snapshot_rows(path: Path) -> Iterator[Row | Problem]:
+    try:
+        entries = read_snapshot(path.read_bytes())
+    except CorruptSnapshot as error:
+        yield Problem(str(error))
+        return
+    for entry in entries:
+        row: Row = {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.producer_epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.current_txn_first_offset if entry.has_open_transaction else None,
+            "lastTimestamp": entry.last_timestamp,
+        }
+        for batch in entry.batch_metadata():
+            row.update(
+                firstSequence=batch.first_sequence,
+                lastSequence=batch.last_sequence,
+                lastOffset=batch.last_offset,
+                offsetDelta=batch.offset_delta,
+                timestamp=batch.timestamp,
+            )
+        yield row
+
+
+def offset_checkpoint_rows(path: Path) -> Iterator[Row | Problem]:
+    try:
+        offsets = decode_offset_checkpoint(str(path), path.read_bytes())
+    except CorruptSideFile as error:
+        yield Problem(error.reason)
+        return
+    for (topic, partition), offset in offsets.items():
+        yield {"topic": topic, "partition": partition, "offset": offset}
+
+
+def leader_epoch_rows(path: Path) -> Iterator[Row | Problem]:
+    data = path.read_bytes()
+    if not data:
+        return
+    try:
+        epochs = LeaderEpochs.decode(data)
+    except CorruptEpochCheckpoint as error:
+        yield Problem(str(error))
+        return
+    for entry in epochs.entries:
+        yield {"epoch": entry.epoch, "startOffset": entry.start_offset}
+
+
+def partition_metadata_rows(path: Path) -> Iterator[Row | Problem]:
+    data = path.read_bytes()
+    if not data:
+        return
+    try:
+        yield {"version": 0, "topicId": encode_uuid(decode_partition_metadata(str(path), data))}
+    except CorruptSideFile as error:
+        yield Problem(error.reason)
+
+
+def properties_rows(path: Path) -> Iterator[Row | Problem]:
+    lines = path.read_bytes().decode("utf-8", "replace").splitlines()
+    pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith(("#", "!")))
+    yield {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def json_lines_rows(path: Path) -> Iterator[Row | Problem]:
+    """Fencepost's own journals: of its metadata and of causes."""
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if isinstance(row, dict):
+            yield row
+        elif line.strip():
+            yield Problem(f"line {number} is not a JSON object")
+
+
+def _base_offset(path: Path) -> int:
+    return int(path.name.split(".")[0])
+
+
+def _torn(path: Path, data: bytes, entry_bytes: int) -> Iterator[Problem]:
+    if len(data) % entry_bytes:
+        yield Problem(f"{path.name} has {len(data)} bytes, which are not whole entries of {entry_bytes}")
