@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -41,8 +42,12 @@ class Copier:
         )
 
     def run(self) -> None:
+        # A member that joins before it knows the partitions has to join again, and this client forgets such a join if
+        # it outlasts the poll: its heartbeats stop, and it never reads anything.
+        while not self._stopping.is_set() and not self._tried(self._consumer.partitions_for_topic, self._plan.source):
+            pass
         while not self._stopping.is_set():
-            if batch := self._poll():
+            if batch := self._tried(self._consumer.poll, 200):
                 self._one_transaction(batch)
         self._consumer.close()
         self._producer.close()
@@ -53,11 +58,11 @@ class Copier:
         queued = bool(transactions._pending_requests) or transactions.has_in_flight_transactional_request()
         say("asked", lost=_waits_for_a_result(frame) and not queued)
 
-    def _poll(self) -> Batch:
+    def _tried(self, call: Callable[[Any], Any], argument: Any) -> Any:
+        """What a call of the consumer gives; nothing while there is no connection to the broker."""
         try:
-            return self._consumer.poll(200)  # type: ignore[no-any-return]
+            return call(argument)
         except KafkaError as problem:
-            # No connection to the broker at the moment.
             say("retried", cause=type(problem).__name__)
             time.sleep(RETRY_SECONDS)
             return {}

@@ -142,8 +142,8 @@ def _kafka_python_read(address: str, total: int) -> list[str]:
     )
     values: list[str] = []
     deadline = time.monotonic() + READ_TIMEOUT_SECONDS
-    while len(values) < total and time.monotonic() < deadline:
-        found = consumer.poll(timeout_ms=200)
+    while len(values) < total and (left := deadline - time.monotonic()) > 0:
+        found = consumer.poll(timeout_ms=left * 1000)  # this client forgets a join that outlasts the poll
         values += [record.value.decode() for records in found.values() for record in records]
     consumer.close()
     return values
