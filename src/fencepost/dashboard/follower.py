@@ -3,9 +3,9 @@
 from fencepost.client.errors import BrokerError
 from fencepost.client.values import TransactionDescription
 from fencepost.insight.cluster_view import HIDDEN, ClusterView
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.insight.state_changes import StateChange, read_state_change
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -51,7 +51,7 @@ class IdFollower:
 
     async def _read_changes(self) -> None:
         try:
-            at = await self._view.coordinator_partition(TRANSACTION_STATE_TOPIC, self._transactional_id)
+            at = await self._view.coordinator_partition(TRANSACTION_STATE, self._transactional_id)
             start, end = await self._stretch(at, self._state_position)
             async for batch in self._view.batches(at, start, end):
                 self._state_position = batch.header.next_offset

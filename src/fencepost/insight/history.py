@@ -7,9 +7,9 @@ from typing import Any
 from fencepost.client.errors import BrokerError
 from fencepost.insight.causes import Cause
 from fencepost.insight.cluster_view import HIDDEN, ClusterView
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.partition_scan import PartitionTransaction
 from fencepost.insight.state_changes import StateChange, read_state_change
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.topic_partition import TopicPartition
 
 SCANNED_OFFSETS_MAX = 200_000
@@ -31,7 +31,7 @@ class Moment:
 async def state_history(view: ClusterView, transactional_id: str) -> list[StateChange] | None:
     """What survives in __transaction_state of an id, oldest first; None where the cluster hides that topic."""
     try:
-        partition = await view.coordinator_partition(TRANSACTION_STATE_TOPIC, transactional_id)
+        partition = await view.coordinator_partition(TRANSACTION_STATE, transactional_id)
         offsets = (await view.offsets([partition]))[partition]
         found = []
         async for batch in view.batches(partition, offsets.log_start_offset, offsets.high_watermark):

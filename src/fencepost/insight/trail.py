@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.insight.file_kinds import partitions_at
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.insight.segment_file import SegmentFile
 from fencepost.insight.state_changes import COMPLETE, ONGOING, PREPARED, StateChange, read_state_change
+from fencepost.internal_topic_names import CLUSTER_METADATA, TRANSACTION_STATE
 from fencepost.log.side_files import parse_partition_directory_name
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import MalformedMessage
 
 EVERY_PRODUCER = "*"
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,9 +60,9 @@ def follow(paths: Iterable[Path], who: str) -> Trail:
     has_coordinator_log = False
     for directory in directories:
         named = parse_partition_directory_name(directory.name)
-        if named is None or named[0] == CLUSTER_METADATA_TOPIC:
+        if named is None or named[0] == CLUSTER_METADATA:
             continue
-        if named[0] == TRANSACTION_STATE_TOPIC:
+        if named[0] == TRANSACTION_STATE:
             has_coordinator_log = True
             changes += _state_changes(directory)
         else:

@@ -11,8 +11,8 @@ from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.explain_online import IdFacts, explain_id
 from fencepost.insight.explanation import judge_id
 from fencepost.insight.history import timeline
-from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC
 from fencepost.insight.pending_offsets import PendingOffset, pending_offsets
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
@@ -94,7 +94,7 @@ async def _leader(view: ClusterView, at: TopicPartition) -> int:
 
 async def _pending(view: ClusterView, facts: IdFacts) -> list[PendingOffset]:
     """The offsets of groups that its open transaction would commit."""
-    places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS_TOPIC]
+    places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS]
     if not places:
         return []
     opened, _ = await view.open_transactions(places)
