@@ -42,12 +42,7 @@ class IdFollower:
 
     def written(self) -> list[PartitionTransaction]:
         """Its transactions in each partition, ended ones first."""
-        return [
-            each
-            for scan in self._scans.values()
-            for each in [*scan.ended, *scan.open.values()]
-            if each.producer_id in self._producer_ids
-        ]
+        return [each for scan in self._scans.values() for each in scan.of_producers(self._producer_ids)]
 
     async def _read_changes(self) -> None:
         try:
@@ -76,14 +71,10 @@ class IdFollower:
         scan = self._scans.get(at)
         start, end = await self._stretch(at, None if scan is None else scan.next_offset)
         if scan is None or start < scan.next_offset:
-            scan = self._scans[at] = PartitionScan(at)
-            scan.next_offset = start
+            scan = self._scans[at] = PartitionScan(at, start)
         async for batch in self._view.batches(at, start, end):
             scan.feed(batch.header, batch.marker())
-        scan.pieces.clear()
-        own = [each for each in scan.ended if each.producer_id in self._producer_ids]
-        scan.ended = own[-SPANS_MAX:]
-        self.is_truncated |= len(own) > SPANS_MAX
+        self.is_truncated |= scan.forget_ended(self._producer_ids, SPANS_MAX)
 
     async def _stretch(self, at: TopicPartition, position: int | None) -> tuple[int, int]:
         """What to read now; begins again if the log does not reach as far as it did."""
