@@ -19,7 +19,7 @@ from fencepost.insight.segment_file import SegmentFile, StoredBatch
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.open_transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
-from fencepost.log.producer_entries import CorruptSnapshot, read_snapshot
+from fencepost.log.producers import CorruptSnapshot, read_snapshot
 from fencepost.log.side_files import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
