@@ -9,7 +9,7 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark crash-points fuzz properties simulate mutants bench \
-	lint lint-ruff lint-types lint-layers format dist clean
+	lint lint-ruff lint-types lint-layers lint-reach format dist clean
 
 setup: $(STAMP)
 
@@ -83,7 +83,7 @@ fuzz: setup
 bench: peers
 	$(BIN)/python -m bench
 
-lint: lint-ruff lint-types lint-layers
+lint: lint-ruff lint-types lint-layers lint-reach
 
 lint-ruff: setup
 	$(BIN)/ruff check .
@@ -94,6 +94,10 @@ lint-types: setup
 
 lint-layers: setup
 	$(BIN)/lint-imports
+
+# No module touches the private part of another or writes its objects' attributes; no import cycle; late imports say why.
+lint-reach: setup
+	$(BIN)/python scripts/lint_reach.py
 
 format: setup
 	$(BIN)/ruff check --fix .

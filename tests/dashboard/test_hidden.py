@@ -14,7 +14,7 @@ from fencepost.dashboard.views.overview import overview
 from fencepost.dashboard.views.session import session
 from fencepost.dashboard.views.transactions import transaction, transactions
 from fencepost.insight.cluster_view import ClusterView
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 from tests.dashboard.conftest import Shown
@@ -26,10 +26,10 @@ class UnlistedView(ClusterView):
     """Leaves the topic out."""
 
     async def list_topics(self) -> list[TopicMetadata]:
-        return [each for each in await super().list_topics() if each.name != TRANSACTION_STATE_TOPIC]
+        return [each for each in await super().list_topics() if each.name != TRANSACTION_STATE]
 
     async def describe_topic(self, name: str) -> TopicMetadata:
-        if name == TRANSACTION_STATE_TOPIC:
+        if name == TRANSACTION_STATE:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
         return await super().describe_topic(name)
 
@@ -42,12 +42,12 @@ class RefusingView(ClusterView):
         timestamps: Mapping[TopicPartition, int],
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListedOffset]:
-        if any(at.topic == TRANSACTION_STATE_TOPIC for at in timestamps):
+        if any(at.topic == TRANSACTION_STATE for at in timestamps):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "partition")
         return await super().list_offsets(timestamps, isolation_level)
 
     async def describe_topic(self, name: str) -> TopicMetadata:
-        if name == TRANSACTION_STATE_TOPIC:
+        if name == TRANSACTION_STATE:
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {name}")
         return await super().describe_topic(name)
 

@@ -16,7 +16,7 @@ from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
 from fencepost.coordinators.transactions.transaction_states import TransactionState
-from fencepost.log import compaction, open_transactions, partition_log, producer_checks, producers, recovery, segment
+from fencepost.log import compaction, open_transactions, partition_log, producers, recovery, segment
 from fencepost.log.directory import LogDirectory
 from fencepost.log.segments import Segments
 from fencepost.log.unsynced import Unsynced
@@ -286,7 +286,7 @@ def _no_duplicates_known(good: Any) -> Any:
     def check(self: Any, header: Any, origin: Any, *rest: Any) -> Any:
         entry = self._producers.get(header.producer_id)
         is_known = entry is not None and entry.producer_epoch == header.producer_epoch
-        if is_known and producer_checks.find_duplicate(entry, header.base_sequence, header.last_sequence) is not None:
+        if is_known and producers.find_duplicate(entry, header.base_sequence, header.last_sequence) is not None:
             return None
         return good(self, header, origin, *rest)
 
@@ -380,14 +380,14 @@ MUTANTS = [
            [(open_transactions.AbortedTransactions, "append_completed", nothing)]),
     Mutant("append-duplicates", "a batch sent again is written again",
            [(_Producers, "check_append", _no_duplicates_known)]),
-    Mutant("accept-sequence-gap", "sequences may have gaps", [(producer_checks, "_check_sequence", nothing)],
+    Mutant("accept-sequence-gap", "sequences may have gaps", [(_Producers, "_check_sequence", nothing)],
            directed.gaps_in_sequences_are_refused),
-    Mutant("skip-epoch-check", "the log takes batches of older epochs", [(producer_checks, "_check_epoch", nothing)],
+    Mutant("skip-epoch-check", "the log takes batches of older epochs", [(_Producers, "_check_epoch", nothing)],
            directed.old_epochs_are_refused),
     Mutant("skip-identity-check", "the coordinator does not compare producer ids and epochs",
            [(add, "check_identity", nothing), (end_requests, "check_identity", nothing)]),
     Mutant("drop-guard-recheck", "an append does not check that its verification still holds",
-           [(producer_checks, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
+           [(_Producers, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
     Mutant("forget-a-participant", "one partition of each transaction gets no marker",
            [(markers.MarkerSender, "send", _forget_last_marker)]),
     Mutant("wrong-marker", "the last partition's marker says the opposite",

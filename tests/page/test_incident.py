@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.client import AsyncClient, AsyncProducer, ProducerFenced
-from fencepost.insight.explain_text import FOOTNOTE
+from fencepost.insight.explanation_text import FOOTNOTE
 from tests.insight.conftest import CommandHere
 from tests.insight.scenes import LONG_MS
 from tests.page.apart import Apart

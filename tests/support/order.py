@@ -58,7 +58,7 @@ SECONDS = {
     "tests/durability/test_missing_files.py": 10,
     "tests/interop_cli/test_topics_and_configs.py": 15,
     "tests/interop_client/test_group_consumer.py": 12,
-    "tests/unit/test_suite_script.py": 10,
+    "tests/unit/scripts/test_suite_script.py": 10,
     "tests/unit/log/test_apache_kafka_files.py": 10,
     "tests/unit/log/test_cleaner.py": 10,
 }

@@ -32,8 +32,7 @@ from fencepost.log.dry_run import DryRunDisk
 from fencepost.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.partition_log import LogLimits, PartitionLog
-from fencepost.log.producer_entries import CorruptSnapshot
-from fencepost.log.producers import ProducerStateManager
+from fencepost.log.producers import CorruptSnapshot, ProducerStateManager
 from fencepost.log.repair import CannotRepair, Loss, examine, repair
 from fencepost.log.set_aside import DAMAGED_SUFFIX
 from fencepost.log.side_files import (

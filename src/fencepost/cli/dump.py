@@ -11,7 +11,7 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, say
 from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
-    from fencepost.insight.trail import Trail
+    from fencepost.insight.transaction_audit import TransactionAudit
 
 FOUND = 3
 """Exit status: the command did its work, and what it found needs attention."""
@@ -42,11 +42,11 @@ def dump(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what stands in the files of a log."""
-    from fencepost.insight.file_kinds import NotInspectable
+    """Show what the files of a log contain."""
+    from fencepost.insight.data_files import NotInspectable
 
     try:
-        status = _trail(paths, transaction, as_json) if transaction is not None else _dump(
+        status = _audit(paths, transaction, as_json) if transaction is not None else _dump(
             paths, deep_iteration, print_data_log, as_json
         )  # fmt: skip
     except NotInspectable as error:
@@ -59,9 +59,7 @@ def dump(
 
 
 def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json: bool) -> int:
-    from fencepost.insight.file_kinds import FileKind, files_at, kind_of, rows_of
-    from fencepost.insight.file_rows import Contents, Problem
-    from fencepost.insight.file_text import heading, lines
+    from fencepost.insight.data_files import Contents, FileKind, Problem, files_at, heading, kind_of, lines, rows_of
 
     contents = Contents(deep_iteration or print_data_log, print_data_log)
     guarded = sys.stdout.isatty()
@@ -92,23 +90,23 @@ def _dump(paths: list[Path], deep_iteration: bool, print_data_log: bool, as_json
     return FOUND if problems else 0
 
 
-def _trail(paths: list[Path], who: str, as_json: bool) -> int:
-    from fencepost.insight.trail import follow
+def _audit(paths: list[Path], who: str, as_json: bool) -> int:
+    from fencepost.insight.transaction_audit import audit_transactions
 
-    trail = follow(paths, who)
-    if not trail.transactions and not trail.changes:
+    audit = audit_transactions(paths, who)
+    if not audit.transactions and not audit.changes:
         raise CommandFailed(
             f"no transaction of {who!r} is in {', '.join(map(str, paths))}",
             "give a transactional id, a producer id, or '*'",
         )
     if as_json:
-        print_json(trail.document())
+        print_json(audit.document())
     else:
-        _print_trail(trail)
-    return FOUND if trail.findings else 0
+        _print_audit(audit)
+    return FOUND if audit.findings else 0
 
 
-def _print_trail(trail: "Trail") -> None:
+def _print_audit(audit: "TransactionAudit") -> None:
     print_table(
         ("time", "partition", "producer", "epoch", "first", "last", "records", "end"),
         [
@@ -122,10 +120,10 @@ def _print_trail(trail: "Trail") -> None:
                 each.record_count,
                 "open" if each.marker is None else f"{each.marker.kind} at {each.marker.offset}",
             )
-            for each in trail.transactions
+            for each in audit.transactions
         ],
     )
-    if trail.changes:
+    if audit.changes:
         say()
         print_table(
             ("time", "transactional id", "state", "producer", "epoch", "partitions"),
@@ -138,16 +136,16 @@ def _print_trail(trail: "Trail") -> None:
                     each.producer_epoch if each.state else None,
                     ", ".join(map(str, each.partitions)) or None,
                 )
-                for each in trail.changes
+                for each in audit.changes
             ],
         )
     say()
-    if not trail.has_coordinator_log:
+    if not audit.has_coordinator_log:
         say("no __transaction_state here: whether open transactions hang cannot be told")
-    for finding in trail.findings:
+    for finding in audit.findings:
         name = finding.transactional_id or f"producer {finding.producer_id}"
         say(f"{finding.kind}: {name}: {finding.text}")
-    if not trail.findings:
+    if not audit.findings:
         say("nothing torn, hanging or ended twice")
 
 

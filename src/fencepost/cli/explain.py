@@ -1,8 +1,7 @@
 """`fencepost explain`: one screen that says what holds a partition or a transactional id, and what to do."""
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,11 +9,6 @@ from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile,
 from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
-
-if TYPE_CHECKING:
-    from fencepost.insight.cluster_view import ClusterView
-    from fencepost.insight.explain_text import Explained
-    from fencepost.topic_partition import TopicPartition
 
 EPILOG = """\
 \b
@@ -54,18 +48,23 @@ def explain(
     """Say what holds a partition or a transactional id, why, and what to do."""
     if (what is None) == (producer_id is None):
         raise typer.BadParameter("give a TOPIC[:PARTITION], a TRANSACTIONAL-ID, or --producer-id")
-    from fencepost.insight.explain_online import NothingKnown
-    from fencepost.insight.file_kinds import NotInspectable
+    from fencepost.insight.cluster_facts import ClusterFacts
+    from fencepost.insight.data_files import NotInspectable
+    from fencepost.insight.directory_facts import DirectoryFacts
+    from fencepost.insight.explanation import IdExplanation, NothingKnown, PartitionsExplanation, Question
+    from fencepost.insight.explanation import explain as explain_question
+    from fencepost.insight.explanation_text import explanation_lines
 
-    async def online() -> "Explained":
+    question = Question(what, producer_id, is_id, history, round(stuck_after * 1000))
+
+    async def explained() -> PartitionsExplanation | IdExplanation:
+        if data is not None:
+            return await explain_question(DirectoryFacts(data), question)
         async with open_view(bootstrap_server, command_config, profile) as view:
-            return await _online(view, what, producer_id, history, is_id, round(stuck_after * 1000))
+            return await explain_question(ClusterFacts(view), question)
 
     try:
-        if data is not None:
-            found = _offline(data, what, producer_id, history, is_id, round(stuck_after * 1000))
-        else:
-            found = run_async(online())
+        found = run_async(explained())
     except (NothingKnown, NotInspectable) as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
@@ -73,95 +72,6 @@ def explain(
     if as_json:
         print_json(found.document())
     else:
-        for line in found.lines():
+        for line in explanation_lines(found):
             say(line)
     raise typer.Exit(FOUND if found.is_stuck else 0)
-
-
-async def _online(
-    view: "ClusterView", what: str | None, producer_id: int | None, history: bool, is_id: bool, stuck_after_ms: int
-) -> "Explained":
-    from fencepost.insight.causes import causes_of
-    from fencepost.insight.explain_online import (
-        NothingKnown,
-        explain_id,
-        explain_partitions,
-        id_of_producer,
-        partitions_open_for,
-    )
-    from fencepost.insight.explain_text import ExplainedId, ExplainedPartitions
-
-    wanted: list[TopicPartition] | None = None
-    if producer_id is not None:
-        what = await id_of_producer(view, producer_id)
-        if what is None:
-            wanted = await partitions_open_for(view, producer_id)
-            if not wanted:
-                raise NothingKnown(
-                    f"no coordinator knows the producer id {producer_id}, and no partition has a transaction of it open"
-                )
-    elif what is not None and not is_id:
-        topics = {topic.name: sorted(topic.partitions) for topic in await view.list_topics()}
-        wanted = _named_partitions(what, topics)
-    now_ms = round(time.time() * 1000)
-    if wanted is not None:
-        facts = await explain_partitions(view, wanted)
-        ids = {
-            part.holders[0].coordinator.transactional_id
-            for part in facts
-            if part.holders and part.holders[0].coordinator
-        }
-        causes = {each: await causes_of(view, each) for each in sorted(ids)}
-        return ExplainedPartitions(facts, causes, now_ms, stuck_after_ms, view.command_line)
-    assert what is not None
-    described = await view.describe_transaction_if_known(what)
-    if described is None:
-        raise NothingKnown(f"{what!r} is neither a topic nor a transactional id of this cluster")
-    return ExplainedId(await explain_id(view, what, with_history=history), now_ms, stuck_after_ms, view.command_line)
-
-
-def _offline(
-    data: Path, what: str | None, producer_id: int | None, history: bool, is_id: bool, stuck_after_ms: int
-) -> "Explained":
-    from fencepost.insight.command_line import CommandLine
-    from fencepost.insight.explain_offline import DataDirectory
-    from fencepost.insight.explain_online import NothingKnown
-    from fencepost.insight.explain_text import ExplainedId, ExplainedPartitions
-
-    directory = DataDirectory(data)
-    anywhere = CommandLine()  # a directory does not say where its cluster is
-    now_ms = directory.as_of_ms
-    if producer_id is not None:
-        what, is_id = directory.id_of_producer(producer_id), True
-        if what is None:
-            raise NothingKnown(f"{data} has no transactional id with the producer id {producer_id}")
-    assert what is not None
-    topic, _, _ = what.partition(":")
-    wanted = None
-    if not is_id:
-        wanted = _named_partitions(what, {topic: [at.partition for at in directory.partitions_of(topic)]})
-    if wanted:
-        facts = [directory.explain_partition(at) for at in wanted]
-        ids = {
-            part.holders[0].coordinator.transactional_id
-            for part in facts
-            if part.holders and part.holders[0].coordinator
-        }
-        causes = {each: directory.causes_of(each) for each in ids}
-        return ExplainedPartitions(facts, causes, now_ms, stuck_after_ms, anywhere)
-    return ExplainedId(directory.explain_id(what, with_history=history), now_ms, stuck_after_ms, anywhere)
-
-
-def _named_partitions(what: str, topics: dict[str, list[int]]) -> "list[TopicPartition] | None":
-    """The partitions that TOPIC or TOPIC:PARTITION names; None if no topic is called so."""
-    from fencepost.client.errors import UnknownPartition
-    from fencepost.topic_partition import TopicPartition
-
-    if topics.get(what):
-        return [TopicPartition(what, partition) for partition in topics[what]]
-    topic, _, number = what.rpartition(":")
-    if not topics.get(topic) or not number.isascii() or not number.isdigit():
-        return None
-    if int(number) not in topics[topic]:
-        raise UnknownPartition(topic, int(number), len(topics[topic]))
-    return [TopicPartition(topic, int(number))]

@@ -10,6 +10,7 @@ import typer
 from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, say
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.terminal_text import shell_word
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ The broker must be stopped. Exit status 3: something is lost and was not accepte
 _METADATA = "cluster-metadata.jsonl"
 _LOST_WITH_METADATA = "settings of topics and brokers, ACLs, SCRAM users, empty topics without a directory"
 _CONSEQUENCES = {
-    "__consumer_offsets": "groups of this partition may go back to older offsets, or have none",
-    "__transaction_state": (
+    CONSUMER_OFFSETS: "groups of this partition may go back to older offsets, or have none",
+    TRANSACTION_STATE: (
         "decisions about transactions are lost, and earlier ones may be outdated: the ids of this partition are\n"
         "  forgotten and get new producer ids; their producers have to be started anew"
     ),

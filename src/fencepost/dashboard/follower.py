@@ -3,9 +3,9 @@
 from fencepost.client.errors import BrokerError
 from fencepost.client.values import TransactionDescription
 from fencepost.insight.cluster_view import HIDDEN, ClusterView
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.insight.state_changes import StateChange, read_state_change
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -42,16 +42,11 @@ class IdFollower:
 
     def written(self) -> list[PartitionTransaction]:
         """Its transactions in each partition, ended ones first."""
-        return [
-            each
-            for scan in self._scans.values()
-            for each in [*scan.ended, *scan.open.values()]
-            if each.producer_id in self._producer_ids
-        ]
+        return [each for scan in self._scans.values() for each in scan.of_producers(self._producer_ids)]
 
     async def _read_changes(self) -> None:
         try:
-            at = await self._view.coordinator_partition(TRANSACTION_STATE_TOPIC, self._transactional_id)
+            at = await self._view.coordinator_partition(TRANSACTION_STATE, self._transactional_id)
             start, end = await self._stretch(at, self._state_position)
             async for batch in self._view.batches(at, start, end):
                 self._state_position = batch.header.next_offset
@@ -76,14 +71,10 @@ class IdFollower:
         scan = self._scans.get(at)
         start, end = await self._stretch(at, None if scan is None else scan.next_offset)
         if scan is None or start < scan.next_offset:
-            scan = self._scans[at] = PartitionScan(at)
-            scan.next_offset = start
+            scan = self._scans[at] = PartitionScan(at, start)
         async for batch in self._view.batches(at, start, end):
             scan.feed(batch.header, batch.marker())
-        scan.pieces.clear()
-        own = [each for each in scan.ended if each.producer_id in self._producer_ids]
-        scan.ended = own[-SPANS_MAX:]
-        self.is_truncated |= len(own) > SPANS_MAX
+        self.is_truncated |= scan.forget_ended(self._producer_ids, SPANS_MAX)
 
     async def _stretch(self, at: TopicPartition, position: int | None) -> tuple[int, int]:
         """What to read now; begins again if the log does not reach as far as it did."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction
-from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC
 from fencepost.insight.pending_offsets import PendingOffset, pending_offsets
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
 
 
@@ -58,7 +58,7 @@ async def plan_abort(view: ClusterView, opened: Iterable[OpenTransaction]) -> li
         held_until = min(others, default=at.high_watermark)
         holder = next((pid for pid, open_ in scan.open.items() if open_.first_offset == held_until), None)
         pending: list[PendingOffset] = []
-        if each.partition.topic == CONSUMER_OFFSETS_TOPIC:
+        if each.partition.topic == CONSUMER_OFFSETS:
             pending = await pending_offsets(view, [each])
         effects.append(
             AbortEffect(

@@ -1,16 +1,21 @@
-"""What there is to say of a partition or a transactional id, and the judgement: healthy or stuck, and what to do next.
+"""Explains a partition or a transactional id: what holds it, whether that is healthy or stuck, and what to do next.
 
-Values and rules only; who gathers the facts is `explain_online` and `explain_offline`.
+`explain` is the whole path of the command: which partitions or which id a question is about, the facts, their causes
+and the judgement. Where the facts come from is a `FactSource`: a running cluster (`cluster_facts`) or a copied data
+directory (`directory_facts`). `explanation_text` prints the result.
 """
 
 import dataclasses
 import re
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
+from fencepost.client.errors import UnknownPartition
 from fencepost.insight.causes import Cause
 from fencepost.insight.cluster_view import PartitionOffsets
 from fencepost.insight.command_line import CommandLine
-from fencepost.insight.state_changes import ONGOING, PREPARED
+from fencepost.insight.partition_scan import PartitionTransaction
+from fencepost.insight.state_changes import ONGOING, PREPARED, StateChange
 from fencepost.topic_partition import TopicPartition
 
 NEVER_MS = 2**31 - 1
@@ -96,7 +101,7 @@ class PartitionFacts:
     offsets: PartitionOffsets
     leader: int | None
     waiting_records: int
-    """Decided and behind the last stable offset: readable as soon as it moves."""
+    """Records after the last stable offset that are decided: readers get them as soon as it moves."""
     open_records: int
     holders: tuple[Holder, ...]
     """In the order of their start: the first one holds the readers."""
@@ -122,6 +127,201 @@ class PartitionFacts:
             "held_by": [holder.document(now_ms) for holder in self.holders],
             "not_seen": self.not_seen,
         }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moment:
+    """One line of the history of a transactional id."""
+
+    time_ms: int
+    kind: str
+    """state, cause or records"""
+    text: str
+    facts: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"time_ms": self.time_ms, "kind": self.kind, "text": self.text, **self.facts}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdFacts:
+    coordinator: Coordinator
+    parts: list[PartitionFacts]
+    """Of the partitions in which its transaction is open."""
+    owed_markers: list[tuple[TopicPartition, int]]
+    """Partition and the broker that leads it, of a transaction that is decided."""
+    causes: list[Cause] | None
+    """None where the broker keeps no journal."""
+    history: list[Moment] | None = None
+    has_hidden_states: bool = False
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        coordinator = self.coordinator
+        return {
+            "transactional_id": coordinator.transactional_id,
+            "state": coordinator.state,
+            "producer_id": coordinator.producer_id,
+            "producer_epoch": coordinator.producer_epoch,
+            "timeout_ms": coordinator.timeout_ms,
+            "start_ms": coordinator.start_ms,
+            "coordinator": coordinator.node_id,
+            "partitions": [part.document(now_ms) for part in self.parts],
+            "owed_markers": [{"partition": str(at), "broker": broker} for at, broker in self.owed_markers],
+            "causes": None if self.causes is None else [cause.document() for cause in self.causes],
+            "history": None if self.history is None else [moment.document() for moment in self.history],
+            "is_transaction_state_hidden": self.has_hidden_states,
+        }
+
+
+class NothingKnown(Exception):
+    """Nothing is known of what was asked for; the text says where it was looked for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """What to explain: `what` is TOPIC, TOPIC:PARTITION or a transactional id; a producer id takes its place."""
+
+    what: str | None
+    producer_id: int | None = None
+    is_id: bool = False
+    """`what` is a transactional id even if a topic has the same name."""
+    with_history: bool = False
+    stuck_after_ms: int = 10_000
+    """A transaction may hold readers for this long."""
+
+
+class FactSource(Protocol):
+    @property
+    def command_line(self) -> CommandLine:
+        """How a command to paste reaches the cluster."""
+        ...
+
+    def now_ms(self) -> int:
+        """The time from which ages are counted."""
+        ...
+
+    async def topics(self) -> dict[str, list[int]]:
+        """The partitions of each topic."""
+        ...
+
+    async def partition_facts(self, partitions: Iterable[TopicPartition]) -> list[PartitionFacts]: ...
+
+    async def id_facts(self, transactional_id: str, *, with_history: bool = False) -> IdFacts:
+        """Raises NothingKnown."""
+        ...
+
+    async def id_of_producer(self, producer_id: int) -> str | None:
+        """The transactional id that has a producer id, or by the journal once had it."""
+        ...
+
+    async def partitions_open_for(self, producer_id: int) -> list[TopicPartition]:
+        """The partitions in which a producer has a transaction open. Raises NothingKnown if there are none."""
+        ...
+
+    async def causes_of(self, transactional_id: str) -> list[Cause] | None:
+        """Oldest first; None where no journal is kept."""
+        ...
+
+
+async def explain(source: FactSource, question: Question) -> "PartitionsExplanation | IdExplanation":
+    what, partitions = question.what, None
+    if question.producer_id is not None:
+        what = await source.id_of_producer(question.producer_id)
+        if what is None:
+            partitions = await source.partitions_open_for(question.producer_id)
+    elif what is not None and not question.is_id:
+        partitions = _named_partitions(what, await source.topics())
+    now_ms = source.now_ms()
+    if partitions is not None:
+        facts = await source.partition_facts(partitions)
+        causes = {each: await source.causes_of(each) for each in _holding_ids(facts)}
+        return PartitionsExplanation(facts, causes, now_ms, question.stuck_after_ms, source.command_line)
+    assert what is not None, "a question names something or a producer id"
+    id_facts = await source.id_facts(what, with_history=question.with_history)
+    return IdExplanation(id_facts, now_ms, question.stuck_after_ms, source.command_line)
+
+
+def _named_partitions(what: str, topics: Mapping[str, list[int]]) -> list[TopicPartition] | None:
+    """The partitions that TOPIC or TOPIC:PARTITION names; None if there is no such topic."""
+    if topics.get(what):
+        return [TopicPartition(what, partition) for partition in topics[what]]
+    topic, _, number = what.rpartition(":")
+    if not topics.get(topic) or not number.isascii() or not number.isdigit():
+        return None
+    if int(number) not in topics[topic]:
+        raise UnknownPartition(topic, int(number), len(topics[topic]))
+    return [TopicPartition(topic, int(number))]
+
+
+def _holding_ids(facts: list[PartitionFacts]) -> list[str]:
+    """The transactional ids that hold readers somewhere."""
+    holders = (part.holders[0] for part in facts if part.holders)
+    return sorted({holder.coordinator.transactional_id for holder in holders if holder.coordinator is not None})
+
+
+class PartitionsExplanation:
+    """Partitions, each with its judgement, and the causes that the journal has for the ids that hold them."""
+
+    def __init__(
+        self,
+        facts: list[PartitionFacts],
+        causes: Mapping[str, list[Cause] | None],
+        now_ms: int,
+        stuck_after_ms: int,
+        command_line: CommandLine,
+    ) -> None:
+        self.judged = [(each, judge_partition(each, now_ms, stuck_after_ms, command_line)) for each in facts]
+        self.causes = causes
+        self.now_ms = now_ms
+
+    @property
+    def is_stuck(self) -> bool:
+        return any(judgement.is_stuck for _, judgement in self.judged)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "verdict": "stuck" if self.is_stuck else "healthy",
+            "partitions": [
+                {
+                    **facts.document(self.now_ms),
+                    **judgement.document(),
+                    **self._holder_document(facts.holders[0] if facts.holders else None),
+                }
+                for facts, judgement in self.judged
+            ],
+        }
+
+    def _holder_document(self, holder: Holder | None) -> dict[str, Any]:
+        found = None
+        if holder is not None and holder.coordinator is not None:
+            found = self.causes.get(holder.coordinator.transactional_id)
+        return {
+            "client": None if holder is None else client_of(found, holder.producer_epoch),
+            "causes": None if found is None else [cause.document() for cause in found],
+        }
+
+
+class IdExplanation:
+    """A transactional id with its judgement."""
+
+    def __init__(self, facts: IdFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> None:
+        self.facts = facts
+        self.now_ms = now_ms
+        self.judgement = judge_id(facts, now_ms, stuck_after_ms, command_line)
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.judgement.is_stuck
+
+    @property
+    def client(self) -> str | None:
+        return client_of(self.facts.causes, self.facts.coordinator.producer_epoch)
+
+    def document(self) -> dict[str, Any]:
+        return {**self.judgement.document(), **self.facts.document(self.now_ms), "client": self.client}
+
+
+# Judgement
 
 
 def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> Judgement:
@@ -172,22 +372,18 @@ def judge_holder(
     return _judge_open(coordinator, f"{behind}, open for {age_ms / 1000:.1f} s", age_ms, is_stuck, command_line)
 
 
-def judge_id(
-    coordinator: Coordinator,
-    parts: list[tuple[Holder, int]],
-    now_ms: int,
-    stuck_after_ms: int,
-    command_line: CommandLine,
-) -> Judgement:
-    """`parts` are its open transaction in each partition, with the records that wait behind it there."""
+def judge_id(facts: IdFacts, now_ms: int, stuck_after_ms: int, command_line: CommandLine) -> Judgement:
+    coordinator = facts.coordinator
     if coordinator.state not in (ONGOING, *PREPARED):
         return Judgement(False, f"no transaction is open; the last state is {coordinator.state}")
-    judged = [judge_holder(holder, waiting, now_ms, stuck_after_ms, command_line) for holder, waiting in parts]
-    worst = max(
-        zip(judged, parts, strict=True), key=lambda each: (each[0].is_stuck, each[1][1]), default=None
-    )  # fmt: skip
-    if worst is not None:
-        return worst[0]
+    judged = [
+        (judge_holder(holder, part.waiting_records, now_ms, stuck_after_ms, command_line), part.waiting_records)
+        for part in facts.parts
+        for holder in part.holders
+        if holder.producer_id == coordinator.producer_id
+    ]
+    if judged:
+        return max(judged, key=lambda each: (each[0].is_stuck, each[1]))[0]
     age_ms = now_ms - coordinator.start_ms
     reason = f"{coordinator.state} for {age_ms / 1000:.1f} s, without records in any partition"
     if coordinator.state in PREPARED:
@@ -223,7 +419,7 @@ def _judge_open(
 
 
 def client_of(causes: list[Cause] | None, producer_epoch: int) -> str | None:
-    """The client that holds an epoch, by the journal: whoever was given it last."""
+    """The client that holds an epoch: by the journal, the last one that got it."""
     for cause in reversed(causes or []):
         given = cause.fields.get("new_epoch", cause.fields.get("producer_epoch"))
         if cause.is_beginning and isinstance(given, int) and given <= producer_epoch:
@@ -237,3 +433,34 @@ def spark_words(client: str | None) -> str | None:
     if matched is None:
         return None
     return f"Spark application {matched[1]}, pipeline {matched[2]}, batch {matched[3]}"
+
+
+# History
+
+
+def timeline(
+    changes: Iterable[StateChange], causes: Iterable[Cause], written: Iterable[PartitionTransaction]
+) -> list[Moment]:
+    """The life of a transactional id: states that survive, causes, what was written and how it ended."""
+    moments = [_of_change(change) for change in changes]
+    moments += [Moment(cause.time_ms, "cause", cause.text(), {"event": cause.event}) for cause in causes]
+    moments += [_of_records(each) for each in written]
+    order = {"state": 0, "records": 1, "cause": 2}
+    return sorted(moments, key=lambda moment: (moment.time_ms, order[moment.kind]))
+
+
+def _of_change(change: StateChange) -> Moment:
+    if change.state is None:
+        return Moment(change.timestamp_ms, "state", "expired: the id is forgotten", {"state": None})
+    text = f"{change.state}, producer {change.producer_id} epoch {change.producer_epoch}"
+    if change.partitions:
+        text += f", in {', '.join(map(str, change.partitions))}"
+    return Moment(change.timestamp_ms, "state", text, change.document())
+
+
+def _of_records(each: PartitionTransaction) -> Moment:
+    records = f"{each.record_count} records in {each.partition} from {each.first_offset}, epoch {each.producer_epoch}"
+    if each.marker is None:
+        return Moment(each.last_timestamp_ms, "records", f"{records}: open", each.document())
+    end = f"{each.marker.kind} at {each.marker.offset}, epoch {each.marker.producer_epoch}"
+    return Moment(each.marker.timestamp_ms, "records", f"{records}: {end}", each.document())

@@ -10,13 +10,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fencepost.insight.message_json import to_json
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.wire.codec import decode
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, message_names, schema_of
 from fencepost.wire.records import Record
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 DELETED = "<DELETE>"
 CONSUMER_PROTOCOL_TYPE = "consumer"
 GROUP_METADATA_TYPE = 2
@@ -50,7 +49,7 @@ class DecodedRecord(NamedTuple):
 
 
 def is_decodable(topic: str) -> bool:
-    return topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC)
+    return topic in (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 
 def decode_record(topic: str, record: Record) -> DecodedRecord:
@@ -75,7 +74,7 @@ def decode_record(topic: str, record: Record) -> DecodedRecord:
         value = to_json(decode(message_class(value_name), version, record.value, _VERSION.size), version)
     except MalformedMessage as error:
         return _problem(key_type, f"Error at offset {record.offset}, skipping. {error}")
-    if topic == CONSUMER_OFFSETS_TOPIC and key_type == GROUP_METADATA_TYPE:
+    if topic == CONSUMER_OFFSETS and key_type == GROUP_METADATA_TYPE:
         _open_members(value)
     return DecodedRecord(key_type, key, version, value)
 
@@ -87,7 +86,7 @@ def _problem(key_type: int, text: str) -> DecodedRecord:
 @cache
 def _names(topic: str) -> dict[int, tuple[str, str]]:
     """Key type -> names of the schemas of key and value."""
-    is_transaction = topic == TRANSACTION_STATE_TOPIC
+    is_transaction = topic == TRANSACTION_STATE
     keys: dict[int, str] = {}
     values: dict[int, str] = {}
     for name in message_names():

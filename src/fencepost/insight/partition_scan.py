@@ -4,6 +4,7 @@ Counts records, not offsets. Knows no coordinator: what is open here may be deci
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from fencepost.topic_partition import TopicPartition
@@ -60,14 +61,15 @@ class PartitionTransaction:
 
 
 class PartitionScan:
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, next_offset: int = 0) -> None:
+        """`next_offset` is where the walk begins."""
         self.partition = partition
         self.open: dict[int, PartitionTransaction] = {}
         self.ended: list[PartitionTransaction] = []
         self.plain_record_count = 0
         """Records outside of transactions."""
         self.marker_count = 0
-        self.next_offset = 0
+        self.next_offset = next_offset
         self.pieces: list[tuple[int, int, PartitionTransaction | None]] = []
         """Base offset, records and transaction of every batch of records, in order."""
 
@@ -81,6 +83,21 @@ class PartitionScan:
         else:
             self.plain_record_count += header.record_count
             self.pieces.append((header.base_offset, header.record_count, None))
+
+    def transactions(self) -> list[PartitionTransaction]:
+        """Ended ones first."""
+        return [*self.ended, *self.open.values()]
+
+    def of_producers(self, producer_ids: Collection[int]) -> list[PartitionTransaction]:
+        return [each for each in self.transactions() if each.producer_id in producer_ids]
+
+    def forget_ended(self, producer_ids: Collection[int], kept_max: int) -> bool:
+        """Forgets what a scan that goes on for long does not need: the batches that were counted, what other producers
+        have ended, and all but the last of what these have. True if some of theirs was forgotten."""
+        self.pieces.clear()
+        own = [each for each in self.ended if each.producer_id in producer_ids]
+        self.ended = own[-kept_max:]
+        return len(own) > kept_max
 
     @property
     def open_record_count(self) -> int:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from fencepost.client.errors import BrokerError
 from fencepost.insight.cluster_view import HIDDEN, ClusterView, OpenTransaction
-from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC, decode_record
+from fencepost.insight.internal_records import decode_record
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
 
 OFFSET_COMMIT_TYPES = (0, 1)
@@ -42,7 +43,7 @@ async def pending_offsets(view: ClusterView, opened: Iterable[OpenTransaction]) 
             if header.base_offset < starts[header.producer_id]:
                 continue
             for record in batch.records():
-                decoded = decode_record(CONSUMER_OFFSETS_TOPIC, record)
+                decoded = decode_record(CONSUMER_OFFSETS, record)
                 if decoded.key is None or decoded.value is None or decoded.key_type not in OFFSET_COMMIT_TYPES:
                     continue
                 target = TopicPartition(decoded.key["topic"], decoded.key["partition"])
@@ -56,7 +57,7 @@ async def pending_offsets(view: ClusterView, opened: Iterable[OpenTransaction]) 
 async def pending_of_group(view: ClusterView, group_id: str) -> list[PendingOffset] | None:
     """None where the cluster hides __consumer_offsets."""
     try:
-        partition = await view.coordinator_partition(CONSUMER_OFFSETS_TOPIC, group_id)
+        partition = await view.coordinator_partition(CONSUMER_OFFSETS, group_id)
         opened, refused = await view.open_transactions([partition])
         if refused:
             return None

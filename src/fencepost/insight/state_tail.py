@@ -7,8 +7,8 @@ import dataclasses
 
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.insight.cluster_view import HIDDEN, ClusterView, FetchedStretch
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.state_changes import StateChange, read_state_change
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -51,7 +51,7 @@ class StateTail:
             partitions = [
                 TopicPartition(topic.name, number)
                 for topic in topics
-                if topic.name == TRANSACTION_STATE_TOPIC
+                if topic.name == TRANSACTION_STATE
                 for number in topic.partitions
             ]
             offsets = await self._view.offsets(partitions)

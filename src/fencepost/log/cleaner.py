@@ -302,7 +302,7 @@ class _Pass:
             )
             for group in groups:
                 # Each compacted segment ends where the next begins: so a hole between two segments is always damage.
-                batches.end_offset = _end_of(log, group[-1])
+                batches.begin_segment(_end_of(log, group[-1]))
                 yield from self._rewrite(group, batches, transactions)
         except (KafkaError, MalformedMessage) as error:
             if not log.is_usable:
@@ -335,17 +335,16 @@ class _Pass:
                     if not keys.take(spans, header.base_offset, self._first_dirty_offset):
                         return
                 if header.last_offset >= self._first_dirty_offset:
-                    keys.latest_offset = header.last_offset
+                    keys.reach(header.last_offset)
                 if self._slice_is_full(header):
                     yield ()
                     self._check_unchanged(segments)
-            keys.latest_offset = max(keys.latest_offset, following - 1)
+            keys.reach(following - 1)
 
     def _rewrite(self, group: list[Segment], batches: BatchFilter, transactions: CleanedTransactions) -> Iterator[Step]:
         log = self._log
         cleaned = Segment.create(log.directory, group[0].base_offset, group[0].created_ms, CLEANED_SUFFIX)
-        transactions.index = cleaned.aborted
-        transactions.index.reset()
+        transactions.record_in(cleaned.aborted)
         try:
             for place, segment in enumerate(group):
                 following = group[place + 1].base_offset if place + 1 < len(group) else _end_of(log, segment)

@@ -44,6 +44,11 @@ class KeyMap:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def reach(self, offset: int) -> None:
+        """Everything up to `offset` has been looked at."""
+        if offset > self.latest_offset:
+            self.latest_offset = offset
+
     def take(self, spans: Iterable[RecordSpan], base_offset: int, first_dirty_offset: int) -> bool:
         """Note the keys of a batch. False: there was no room for all of them, the map ends before this batch.
 
@@ -82,14 +87,18 @@ class _OngoingAbort:
 class CleanedTransactions:
     """Which batch belongs to an aborted transaction, and which marker has outlived everything it decided."""
 
-    __slots__ = ("_aborted", "_ongoing_aborted", "_ongoing_committed", "index")
+    __slots__ = ("_aborted", "_index", "_ongoing_aborted", "_ongoing_committed")
 
     def __init__(self) -> None:
-        self.index: AbortedTransactions | None = None
-        """Where transactions are recorded that were aborted and have batches left."""
+        self._index: AbortedTransactions | None = None
         self._aborted: list[tuple[int, AbortedTransaction]] = []
         self._ongoing_aborted: dict[int, _OngoingAbort] = {}
         self._ongoing_committed: set[int] = set()
+
+    def record_in(self, index: AbortedTransactions) -> None:
+        """From here on, aborted transactions that have batches left are recorded in this index, emptied first."""
+        index.reset()
+        self._index = index
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         for transaction in transactions:
@@ -123,8 +132,8 @@ class CleanedTransactions:
         aborted = self._ongoing_aborted.pop(header.producer_id, None)
         if aborted is None or not aborted.has_batches:
             return True
-        if self.index is not None:
-            self.index.append(aborted.transaction)
+        if self._index is not None:
+            self._index.append(aborted.transaction)
         return False
 
     def _begin_up_to(self, offset: int) -> None:
@@ -163,11 +172,15 @@ class BatchFilter:
         self._keys = keys
         self._transactions = transactions
         self._last_records = last_records
-        self.end_offset = -1
+        self._end_offset = -1
         """Where the segment that is being made ends."""
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._decompressed_max_bytes = decompressed_max_bytes
+
+    def begin_segment(self, end_offset: int) -> None:
+        """The batches that follow go into a segment that ends at `end_offset`."""
+        self._end_offset = end_offset
 
     def apply(self, header: BatchHeader, block: memoryview, start: int) -> Buffer | None:
         """What is left of the batch at `start`: itself, a smaller one, one without records, or None."""
@@ -228,7 +241,7 @@ class BatchFilter:
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
         """A batch whose records go. It stays, empty, where only it tells a producer's state or a segment's end."""
-        if header.next_offset != self.end_offset and not self._is_last_of_producer(header):
+        if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return None
         fields = header._replace(base_timestamp=NO_TIMESTAMP, record_count=0)
         return rebuild_batch(fields, b"", header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK))

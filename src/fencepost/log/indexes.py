@@ -129,6 +129,11 @@ class TimeIndex:
         words[0::3], words[1::3], words[2::3] = halves[0::2], halves[1::2], offsets
         return words.tobytes()
 
+    def copy(self) -> "TimeIndex":
+        copied = TimeIndex()
+        copied.timestamps, copied.relative_offsets = self.timestamps[:], self.relative_offsets[:]
+        return copied
+
     def append(self, timestamp: int, relative_offset: int) -> None:
         """As Kafka does: only a timestamp above the last one is worth an entry."""
         if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):

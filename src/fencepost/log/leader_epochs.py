@@ -56,6 +56,10 @@ class LeaderEpochs:
         lines += [f"{epoch} {start_offset}" for epoch, start_offset in self._entries]
         return ("\n".join(lines) + "\n").encode()
 
+    def note_written(self) -> None:
+        """The checkpoint file has everything."""
+        self.dirty = False
+
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return tuple(self._entries)

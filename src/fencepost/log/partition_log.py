@@ -34,7 +34,6 @@ from fencepost.log.open_transactions import (
     CompletedTransaction,
     CorruptTransactionIndex,
 )
-from fencepost.log.producer_checks import check_marker
 from fencepost.log.producers import Marker, Origin, ProducerStateManager, VerificationGuard
 from fencepost.log.recovery import Checkpoints, LogLoader
 from fencepost.log.segment import Segment
@@ -535,7 +534,7 @@ class PartitionLog:
     def _append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> KafkaError | None:
         try:
             self._check_usable()
-            check_marker(self.producers, marker)
+            self.producers.check_marker(marker)
             kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
             identity = marker.producer_id, marker.producer_epoch
             offset = self.log_end_offset
@@ -571,7 +570,7 @@ class PartitionLog:
         accepted: list[Marker] = []
         for marker in markers:
             try:
-                check_marker(self.producers, marker)
+                self.producers.check_marker(marker)
             except KafkaError as refusal:
                 refusals.append(refusal)
             else:
@@ -716,7 +715,7 @@ class PartitionLog:
             self._write_snapshot(new_base_offset)
             segment = self.segments.begin(new_base_offset, now_ms)
         except OSError as error:
-            old.indexes_dirty = True
+            old.note_indexes_lost()
             raise self._write_error(error) from error
         if old.size == 0:
             self.segments.drop(old)
@@ -731,7 +730,7 @@ class PartitionLog:
 
     def _write_snapshot(self, offset: int) -> None:
         """Keep what is known of producers as of `offset`, which is the log end."""
-        self.producers.map_end_offset = offset
+        self.producers.reach(offset)
         path = self.directory.path_at(offset, SNAPSHOT_SUFFIX)
         self.disk.write_bytes(path, self.producers.take_snapshot())
         self.unsynced.note_written(path)
@@ -925,7 +924,7 @@ class PartitionLog:
     def _raise_log_start_offset(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self.producers.map_end_offset = self.log_end_offset
+        self.producers.reach(self.log_end_offset)
         self.producers.on_log_start_offset(offset)
         self._find_first_unstable_offset()
 
@@ -1055,7 +1054,7 @@ class PartitionLog:
             if error.errno not in FULL_DISK:
                 raise
             return
-        self.epochs.dirty = False
+        self.epochs.note_written()
         self.unsynced.note_written(path)
         self.unsynced.note_names()
 

@@ -1,51 +1,54 @@
 """What one partition remembers of its producers: epochs, sequences, the last five batches, open transactions.
 
-Checks and effects are apart: `check_append` and `producer_checks.check_marker` change nothing, so that a write that
-fails leaves no trace; `update` and `apply_control` record what was written. Touches no file.
+Everything that decides about this state or changes it is in this file. Checks and effects are apart: `check_append` and
+`check_marker` accept, answer again or refuse in Kafka's order and change nothing, so that a write that fails leaves no
+trace; `update` and the `apply_` methods record what was written. The format of producer snapshots is here, too. Touches
+no file.
 """
 
-from collections.abc import Mapping, Sequence
+import enum
+import struct
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from crc32c import crc32c
 
 from fencepost.log.open_transactions import CompletedTransaction, OpenTransactions
-from fencepost.log.producer_checks import Origin, check_carefully, older_epoch
-from fencepost.log.producer_entries import (
-    NO_OFFSET,
-    BatchMetadata,
-    CorruptSnapshot,
-    ProducerEntry,
-    VerificationEntry,
-    VerificationGuard,
-    read_snapshot,
-    write_snapshot,
-)
 from fencepost.ports import Buffer
 from fencepost.wire.batch import (
     CONTROL_MASK,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
+    PRODUCER_EPOCH_MAX,
     SEQUENCE_MAX,
     TRANSACTIONAL_MASK,
     BatchHeader,
     ControlType,
     read_marker,
 )
+from fencepost.wire.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "BatchMetadata",
-    "CompletedTransaction",
-    "CorruptSnapshot",
-    "Marker",
-    "Origin",
-    "ProducerEntry",
-    "ProducerStateManager",
-    "VerificationEntry",
-    "VerificationGuard",
-    "read_snapshot",
-]
+BATCHES_REMEMBERED_MAX = 5
+NO_OFFSET = -1
 
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_COVERED = 6
+"""Where the part begins that the snapshot's CRC covers."""
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+
+
+class Origin(enum.Enum):
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """Offset commits and markers: no sequences."""
+    REPLICATION = "replication"
+    """Already checked by a leader: followed, never refused."""
 
 
 class Marker(Protocol):
@@ -61,6 +64,114 @@ class Marker(Protocol):
     def is_commit(self) -> bool: ...
     @property
     def transaction_version(self) -> int: ...
+
+
+class BatchMetadata(NamedTuple):
+    """A remembered batch. `timestamp` is its largest."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return first_sequence_of(self.last_sequence, self.offset_delta)
+
+
+class CorruptSnapshot(Exception):
+    """A producer snapshot that cannot be used; an older one, or the log alone, must do."""
+
+
+class VerificationGuard:
+    """Identity of one verification; nothing but `is` matters."""
+
+    __slots__ = ()
+
+
+class VerificationEntry:
+    """A transaction that the coordinator was asked about and that has no data here yet."""
+
+    __slots__ = ("epoch", "guard", "lowest_sequence", "supports_epoch_bump", "timestamp_ms")
+
+    def __init__(self, timestamp_ms: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> None:
+        self.timestamp_ms = timestamp_ms
+        self.guard = VerificationGuard()
+        self.lowest_sequence = sequence
+        self.epoch = epoch
+        self.supports_epoch_bump = supports_epoch_bump
+
+    def note(self, sequence: int, epoch: int) -> None:
+        """A lower sequence must still get in first; a higher epoch starts over."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.lowest_sequence = sequence
+        elif epoch == self.epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+class ProducerEntry:
+    """The state of one producer id. Read it freely (DescribeProducers does); only the manager writes."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "next_sequence",
+        "producer_epoch",
+        "producer_id",
+        "transactional_id",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.transactional_id: str | None = None
+        """Whose producer id it is, by the coordinator's word. In no file: after a restart it is asked again."""
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = NO_TIMESTAMP
+        self.current_txn_first_offset = NO_OFFSET
+        self.next_sequence = 0
+        # Plain tuples in the order of BatchMetadata: one is made per append.
+        self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=BATCHES_REMEMBERED_MAX)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1][1] if self.batches else NO_OFFSET
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.batches[-1][2] if self.batches else 0
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.current_txn_first_offset >= 0
+
+    def batch_metadata(self) -> list[BatchMetadata]:
+        return [BatchMetadata(*batch) for batch in self.batches]
+
+
+def first_sequence_of(last_sequence: int, offset_delta: int) -> int:
+    """Sequences count from 0 to 2^31-1 and then from 0 again."""
+    if last_sequence < 0:
+        return NO_SEQUENCE
+    return (last_sequence - offset_delta) & SEQUENCE_MAX
+
+
+def find_duplicate(entry: ProducerEntry, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+    for batch in entry.batches:
+        if batch[0] == last_sequence and first_sequence_of(last_sequence, batch[2]) == first_sequence:
+            return BatchMetadata(*batch)
+    return None
 
 
 class ProducerStateManager:
@@ -153,7 +264,106 @@ class ProducerStateManager:
                 return None
         if producer_id == NO_PRODUCER_ID or origin is Origin.REPLICATION:
             return None
-        return check_carefully(self, header, entry, origin, verification_guard)
+        return self._check_carefully(header, entry, origin, verification_guard)
+
+    def check_marker(self, marker: Marker) -> None:
+        """Whether a coordinator may end this producer's transaction here; KafkaError if not."""
+        entry = self.last_entry(marker.producer_id)
+        if entry is None:
+            return
+        current, producer_epoch = entry.producer_epoch, marker.producer_epoch
+        if marker.transaction_version >= 2:
+            # The coordinator raised the epoch for this marker. The same epoch again is a marker sent twice, or one of a
+            # producer whose epoch cannot rise any more.
+            repeated = producer_epoch == current and (
+                not entry.has_open_transaction or producer_epoch == PRODUCER_EPOCH_MAX
+            )
+            stale = producer_epoch <= current and not repeated
+        else:
+            stale = producer_epoch < current
+        if stale:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker epoch {producer_epoch} of producer {marker.producer_id} in {self.topic_partition} is not above"
+                f" the last seen epoch {current} (transaction version {marker.transaction_version})",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} (zombie) of a marker for producer {marker.producer_id}"
+                f" in {self.topic_partition} is older than {entry.coordinator_epoch} (current)",
+            )
+
+    def _check_carefully(
+        self,
+        header: BatchHeader,
+        entry: ProducerEntry | None,
+        origin: Origin,
+        guard: VerificationGuard | None,
+    ) -> BatchMetadata | None:
+        """A batch that is not simply the next one. Returns and raises as `check_append` does."""
+        if origin is Origin.CLIENT and entry is not None and entry.producer_epoch == header.producer_epoch:
+            duplicate = find_duplicate(entry, header.base_sequence, header.last_sequence)
+            if duplicate is not None:
+                return duplicate
+        if header.is_transactional and not self.has_open_transaction(header.producer_id, header.producer_epoch):
+            self._check_epoch(header, entry)
+            self._check_verified(header, guard)
+        self._check_epoch(header, entry)
+        if origin is Origin.CLIENT:
+            self._check_sequence(header, entry)
+        if entry is not None and entry.current_txn_first_offset >= 0 and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open in {self.topic_partition} since offset "
+                f"{entry.current_txn_first_offset}, but sent a batch that is not transactional",
+            )
+        return None
+
+    def _check_epoch(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            raise self._older_epoch(header.producer_id, header.producer_epoch, entry)
+
+    def _older_epoch(self, producer_id: int, producer_epoch: int, entry: ProducerEntry) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is older than the last seen "
+            f"epoch {entry.producer_epoch}",
+        )
+
+    def _check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        if not self.verification_enabled or header.is_control:
+            return
+        verification = self.verification_entry(header.producer_id)
+        if guard is None or verification is None or verification.guard is not guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Record was not part of an ongoing transaction: producer {header.producer_id} epoch "
+                f"{header.producer_epoch} has none open in {self.topic_partition} and was not verified",
+            )
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        sequence = header.base_sequence
+        verification = self.verification_entry(header.producer_id)
+        if verification is not None:
+            if verification.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
+                raise self._out_of_order(header, "expected sequence 0, nothing of this producer is known")
+            if sequence > verification.lowest_sequence:
+                raise self._out_of_order(header, f"{verification.lowest_sequence} (earliest seen sequence)")
+        if entry is None:
+            return  # forgotten by retention or expiry, or new: any sequence will do
+        if header.producer_epoch != entry.producer_epoch:
+            if sequence != 0:
+                raise self._out_of_order(header, f"new epoch, {entry.producer_epoch} (current producer epoch)")
+        elif sequence != entry.next_sequence:
+            raise self._out_of_order(header, f"{entry.last_sequence} (current end sequence number)")
+
+    def _out_of_order(self, header: BatchHeader, reason: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id} epoch {header.producer_epoch} in "
+            f"{self.topic_partition}: {header.base_sequence} (incoming seq. number), {reason}",
+        )
 
     # Verification
 
@@ -174,7 +384,7 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
-                raise older_epoch(self, producer_id, producer_epoch, entry)
+                raise self._older_epoch(producer_id, producer_epoch, entry)
             if entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch:
                 return None if entry.transactional_id == transactional_id else VerificationGuard()
         verification = self._verifications.get(producer_id)
@@ -197,7 +407,7 @@ class ProducerStateManager:
     # After a write
 
     def update(self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Remember a data batch that was written. `timestamp` is its largest, as it stands in the log."""
+        """Remember a data batch that was written. `timestamp` is its largest, as the log has it."""
         self.map_end_offset = last_offset + 1
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
@@ -313,24 +523,14 @@ class ProducerStateManager:
         self.snapshot_offset = 0
         self.map_end_offset = offset
 
-    def truncate_and_reload(
-        self, log_start_offset: int, log_end_offset: int, now_ms: int, snapshot: tuple[int, bytes] | None
-    ) -> bool:
-        """Adopt the newest good snapshot at or below `log_end_offset`, given with its offset; None if there is none.
+    def adopt_snapshot(self, offset: int, data: bytes, log_start_offset: int, now_ms: int) -> None:
+        """Begin anew with the snapshot of `offset`; the caller replays the log from there. Raises CorruptSnapshot."""
+        self.load_snapshot(data, log_start_offset, now_ms)
+        self.map_end_offset = self.snapshot_offset = offset
 
-        True: the state was rebuilt and the caller replays the log from `map_end_offset` on. False: the state reaches
-        exactly to `log_end_offset` and was kept. Raises CorruptSnapshot; then call again with an older one.
-        """
-        if log_end_offset == self.map_end_offset:
-            self.on_log_start_offset(log_start_offset)
-            return False
-        if snapshot is None:
-            self._clear()
-            self.map_end_offset = self.snapshot_offset = log_start_offset
-        else:
-            self.load_snapshot(snapshot[1], log_start_offset, now_ms)
-            self.map_end_offset = self.snapshot_offset = snapshot[0]
-        return True
+    def reach(self, offset: int) -> None:
+        """The log goes on to `offset`, without a producer's batch that is not reflected here."""
+        self.map_end_offset = offset
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
         """Records below are gone. Producers stay known; transactions completed below are decided."""
@@ -370,3 +570,51 @@ def _is_expired(entry: ProducerEntry, limit_ms: int) -> bool:
 
 def _first_offset(entry: ProducerEntry) -> int:
     return entry.current_txn_first_offset
+
+
+# Snapshots
+
+
+def write_snapshot(entries: Collection[ProducerEntry]) -> bytes:
+    """The content of a snapshot file. Only the newest batch of each producer goes into it."""
+    content = bytearray(_SNAPSHOT_HEADER.size + len(entries) * _SNAPSHOT_ENTRY.size)
+    position = _SNAPSHOT_HEADER.size
+    for entry in entries:
+        _SNAPSHOT_ENTRY.pack_into(
+            content, position, entry.producer_id, entry.producer_epoch, entry.last_sequence, entry.last_data_offset,
+            entry.last_offset_delta, entry.last_timestamp, entry.coordinator_epoch, entry.current_txn_first_offset,
+        )  # fmt: skip
+        position += _SNAPSHOT_ENTRY.size
+    _SNAPSHOT_HEADER.pack_into(content, 0, SNAPSHOT_VERSION, 0, len(entries))
+    crc = crc32c(memoryview(content)[_SNAPSHOT_COVERED:])
+    _SNAPSHOT_HEADER.pack_into(content, 0, SNAPSHOT_VERSION, crc, len(entries))
+    return bytes(content)
+
+
+def read_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The entries of a snapshot file. Raises CorruptSnapshot."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is cut off")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"unknown producer snapshot version {version}")
+    computed = crc32c(memoryview(data)[_SNAPSHOT_COVERED:])
+    if crc != computed:
+        raise CorruptSnapshot(f"producer snapshot CRC is {computed:#010x}, stored is {crc:#010x}")
+    if count < 0 or len(data) < _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes cannot hold {count} entries")
+    entries = []
+    for index in range(count):
+        (
+            producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first_offset,
+        ) = _SNAPSHOT_ENTRY.unpack_from(data, _SNAPSHOT_HEADER.size + index * _SNAPSHOT_ENTRY.size)  # fmt: skip
+        entry = ProducerEntry(producer_id)
+        entry.producer_epoch = epoch
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.current_txn_first_offset = first_offset if first_offset >= 0 else NO_OFFSET
+        if last_offset >= 0:
+            entry.batches.append((last_sequence, last_offset, offset_delta, timestamp))
+            entry.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
+        entries.append(entry)
+    return entries

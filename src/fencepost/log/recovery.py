@@ -28,8 +28,7 @@ from fencepost.log.file_names import (
 from fencepost.log.indexes import RELATIVE_OFFSET_MAX
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.open_transactions import AbortedTransaction
-from fencepost.log.producer_entries import BATCHES_REMEMBERED_MAX, CorruptSnapshot
-from fencepost.log.producers import ProducerStateManager
+from fencepost.log.producers import BATCHES_REMEMBERED_MAX, CorruptSnapshot, ProducerStateManager
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
 from fencepost.log.set_aside import ends_of_batches, free_name, set_bytes_aside
@@ -137,7 +136,7 @@ class LogLoader:
             self.log_end_offset = end_offset
             if not epochs_known and end_offset > base_offsets[0]:
                 self._read_epochs(self.segments[:])
-            active.unchecked_to = active.size
+            active.bound_unchecked()
         # Records below the log start are as good as deleted, whether or not they are all there.
         self.log_end_offset = max(self.log_end_offset, self.log_start_offset)
         if self.log_end_offset < recovery_point:
@@ -192,7 +191,7 @@ class LogLoader:
         start = self.log_start_offset
         self.segments.begin(start, self.now_ms)
         self.log_end_offset = start
-        self.producers.map_end_offset = start
+        self.producers.reach(start)
 
     # Leader epochs
 
@@ -271,7 +270,7 @@ class LogLoader:
         for segment in reversed(segments[good + 1 :]):
             self._drop(segment, end_offset)
         self.log_end_offset = end_offset
-        self.producers.map_end_offset = end_offset
+        self.producers.reach(end_offset)
         for segment in segments[first:]:
             if self.rewrites:
                 _rewrite(segment)
@@ -323,7 +322,7 @@ class LogLoader:
                     if not self._judge_hole(segments[at - 1], segment, end_offset, was_synced=was_synced):
                         break  # the end of its predecessor was lost, which was never synced
                 path = self.directory.path_at(segment.base_offset, SNAPSHOT_SUFFIX)
-                self.producers.map_end_offset = segment.base_offset
+                self.producers.reach(segment.base_offset)
                 self.directory.disk.write_bytes(path, self.producers.take_snapshot())
                 self.unsynced.note_written(path)
             following = segments[at + 1] if at + 1 < len(segments) else None
@@ -336,7 +335,7 @@ class LogLoader:
     def _scan(self, segment: Segment, following: Segment | None) -> tuple[int, bool]:
         """Account for every good batch, cut the file behind the last; the offset after it, whether all were good."""
         segment.reset_indexes()
-        segment.unchecked_from = segment.unchecked_to = 0
+        segment.note_all_checked()
         next_offset, end = segment.base_offset, 0
         has_holes = False
         batches = segment.batches()
@@ -486,7 +485,7 @@ def reload_producers(
     start = _load_newest_snapshot(directory, segments, producers, log_start_offset, log_end_offset, now_ms, snapshots)
     if start < log_end_offset:
         _replay(segments, producers, start, log_end_offset)
-    producers.map_end_offset = log_end_offset
+    producers.reach(log_end_offset)
 
 
 def _load_newest_snapshot(
@@ -508,10 +507,9 @@ def _load_newest_snapshot(
             continue
         try:
             data = directory.disk.read_bytes(directory.path_at(offset, SNAPSHOT_SUFFIX))
-            producers.load_snapshot(data, log_start_offset, now_ms)
+            producers.adopt_snapshot(offset, data, log_start_offset, now_ms)
         except (CorruptSnapshot, FileNotFoundError):
             continue
-        producers.map_end_offset = producers.snapshot_offset = offset
         _remember_recent_batches(segments, producers, offset)
         return offset
     producers.truncate_fully_and_start_at(start)

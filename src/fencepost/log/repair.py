@@ -36,8 +36,7 @@ from fencepost.log.file_names import (
 from fencepost.log.indexes import RELATIVE_OFFSET_MAX
 from fencepost.log.open_transactions import AbortedTransactions, CorruptTransactionIndex
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.producer_entries import CorruptSnapshot
-from fencepost.log.producers import ProducerStateManager
+from fencepost.log.producers import CorruptSnapshot, ProducerStateManager
 from fencepost.log.recovery import DamagedLog, finish_interrupted, is_good, offsets_of
 from fencepost.log.set_aside import ends_of_batches, ends_set_aside, free_name, set_bytes_aside
 from fencepost.log.side_files import LEADER_EPOCH_CHECKPOINT

@@ -104,6 +104,24 @@ class Segment:
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
         self._knows_timestamps = True
 
+    # What readers have to check
+
+    def note_checked(self, start: int, end: int) -> None:
+        """A reader from the start or at the end narrows what is left; one in between is checked again next time."""
+        if start <= self.unchecked_from:
+            self.unchecked_from = max(self.unchecked_from, end)
+        elif end >= self.unchecked_to:
+            self.unchecked_to = start
+        if self.unchecked_from >= self.unchecked_to:
+            self.note_all_checked()
+
+    def note_all_checked(self) -> None:
+        self.unchecked_from = self.unchecked_to = 0
+
+    def bound_unchecked(self) -> None:
+        """Only what the file has now was found on the disk; this process writes what follows."""
+        self.unchecked_to = min(self.unchecked_to, self.size)
+
     # Files
 
     def path_of(self, suffix: str) -> str:
@@ -304,11 +322,13 @@ class Segment:
         """The time index with the largest timestamp as its last entry, as Kafka leaves a closed segment."""
         if self.max_timestamp < 0:
             return self.time_index.encode()
-        closing = TimeIndex()
-        closing.timestamps = self.time_index.timestamps[:]
-        closing.relative_offsets = self.time_index.relative_offsets[:]
+        closing = self.time_index.copy()
         closing.append(self._max_timestamp, self._offset_of_max_timestamp - self.base_offset)
         return closing.encode()
+
+    def note_indexes_lost(self) -> None:
+        """What `write_indexes` wrote does not count: the step that it belongs to has failed."""
+        self.indexes_dirty = True
 
     def release_indexes(self) -> None:
         """Forget what can be read again: the indexes of a full segment take five megabytes."""

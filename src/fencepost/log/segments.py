@@ -211,7 +211,7 @@ class Segments(Sequence[Segment]):
         at_least_one_batch: bool,
     ) -> ReadResult:
         """The same of batches found on the disk, as far as they are what was written; KafkaError if none is."""
-        segment.unchecked_to = min(segment.unchecked_to, segment.size)
+        segment.bound_unchecked()
         wanted = max(max_bytes, HEADER_BYTES) if at_least_one_batch else max_bytes
         block = segment.file.read(position, min(wanted, count))
         first = _header_at(block, 0)
@@ -223,7 +223,7 @@ class Segments(Sequence[Segment]):
             raise problem
         if end == 0:
             return ReadResult(EMPTY_RECORDS, offset)
-        _note_checked(segment, position, position + end)
+        segment.note_checked(position, position + end)
         self.remember(next_offset, segment, position + end)
         return ReadResult(block if end == len(block) else memoryview(block)[:end], next_offset)
 
@@ -337,13 +337,3 @@ def _base_offset_at(segment: Segment, position: int) -> int | None:
         return None
     header = _header_at(segment.file.read(position, HEADER_BYTES), 0)
     return None if header is None else header.base_offset
-
-
-def _note_checked(segment: Segment, start: int, end: int) -> None:
-    """A reader from the start or at the end narrows what is left; one in between is checked again next time."""
-    if start <= segment.unchecked_from:
-        segment.unchecked_from = max(segment.unchecked_from, end)
-    elif end >= segment.unchecked_to:
-        segment.unchecked_to = start
-    if segment.unchecked_from >= segment.unchecked_to:
-        segment.unchecked_from = segment.unchecked_to = 0

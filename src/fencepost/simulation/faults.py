@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.log.file_names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -87,7 +88,7 @@ _MOMENTS = (
 )
 # What a start does without: everything is read again.
 _REBUILT = (RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
-_PATHS = ("", ".log", "__transaction_state", "__consumer_offsets", "cluster-metadata")
+_PATHS = ("", ".log", TRANSACTION_STATE, CONSUMER_OFFSETS, "cluster-metadata")
 
 
 def parse_kinds(names: Iterable[str]) -> frozenset[Fault]:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.config import topic_config
 from fencepost.coordinators.runtime import ShardState
 from fencepost.coordinators.transactions.transaction_states import AT_REST, TransactionState
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import ProducerStateManager
@@ -172,7 +172,7 @@ class Invariants:
 
     def _check_pending_offsets(self, node: Node) -> None:
         """Offsets wait for a transaction only as long as it is open, or its marker not durable."""
-        for partition in node.partitions.get(OFFSETS_TOPIC, ()):
+        for partition in node.partitions.get(CONSUMER_OFFSETS, ()):
             runtime = node.groups.coordinator.runtime
             if runtime.state_of(partition.index) is not ShardState.ACTIVE or partition.failure is not None:
                 continue

@@ -1,9 +1,11 @@
 """Compiling a codec from a schema: walking the fields of one message at one version, and writing its source.
 
-`decoding.py` and `encoding.py` write the functions; `codec.py` is what everybody else uses.
+`decoding.py` and `encoding.py` write the functions; every other module uses `codec.py`.
 """
 
+import contextlib
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from fencepost.ports import Buffer
@@ -75,10 +77,18 @@ class SourceWriter:
             "unpack": struct.unpack_from,
             "pack": struct.pack,
         }
-        self.depth = 0
+        self._depth = 0
 
     def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
+        self.lines.append("    " * self._depth + text)
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Lines written inside are indented below the header."""
+        self.line(header)
+        self._depth += 1
+        yield
+        self._depth -= 1
 
     def constant(self, prefix: str, value: Any) -> str:
         name = f"{prefix}{len(self.scope)}"
@@ -143,7 +153,7 @@ class Compiler:
 
 
 def nested_class(message: str, name: str) -> Any:
-    """A struct's class, wherever below the message it stands."""
+    """A struct's class, at any depth below the message."""
     pending = [message_class(message)]
     while pending:
         cls = pending.pop()

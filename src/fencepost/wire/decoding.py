@@ -19,7 +19,7 @@ _SIMPLE = frozenset({*FIXED, "string", "bytes", "uuid", "records"})
 
 class DecoderCompiler(Compiler):
     variable = "o"
-    """What the struct that is being read is called in the source."""
+    """The variable in the source that holds the struct being read."""
 
     def compile(self) -> Callable[[Buffer, int, int, list[int]], tuple[Any, int]]:
         self.struct(self.name, message_class(self.name), self.schema["fields"])
@@ -38,13 +38,11 @@ class DecoderCompiler(Compiler):
         w = self.writer
         w.scope[f"make_{name}"] = cls
         w.scope[f"new_{name}"] = cls.__new__
-        w.line(f"def read_{name}(b, p, e, k):")
-        w.depth = 1
-        if self.in_steps:
-            w.line("if 0: yield")
-        self.fields(name, fields)
-        w.line("return o, p")
-        w.depth = 0
+        with w.block(f"def read_{name}(b, p, e, k):"):
+            if self.in_steps:
+                w.line("if 0: yield")
+            self.fields(name, fields)
+            w.line("return o, p")
 
     def fields(self, name: str, fields: list[dict[str, Any]]) -> None:
         body, tagged, absent = self.split(fields)
@@ -135,10 +133,8 @@ class DecoderCompiler(Compiler):
         w = self.writer
         if self.is_nullable(field):
             w.line(f"if n == -1: {target} = None")
-            w.line("else:")
-            w.depth += 1
-            write()
-            w.depth -= 1
+            with w.block("else:"):
+                write()
         else:
             write()
 
@@ -166,12 +162,11 @@ class DecoderCompiler(Compiler):
         w.line("k[0] -= n")
         w.line("if k[0] < 0: fail('too many array elements')")
         w.line(f"{target} = a = []")
-        w.line("for _ in range(n):")
-        w.depth += 1
-        if is_struct:
-            # In a tag the names of a tag's own reading are taken.
-            self.element(inner, self.struct_fields(inner, field), may_be_in_place="tag" not in field)
-        else:
+        with w.block("for _ in range(n):"):
+            if is_struct:
+                # Reading in place would overwrite the variables of the loop over tags.
+                self.element(inner, self.struct_fields(inner, field), may_be_in_place="tag" not in field)
+                return
             self.pause()
             if inner == "uuid":
                 w.line("q = p + 16")
@@ -179,11 +174,11 @@ class DecoderCompiler(Compiler):
                 self.length({"name": field["name"], "type": inner}, wide=inner == "bytes")
                 w.line("q = p + n")
             w.line("if q > e: fail('array element longer than the message')")
-            w.line(f"a.append({'str(b[p:q], ' + repr('utf-8') + ')' if inner == 'string' else 'bytes(b[p:q])'}); p = q")
-        w.depth -= 1
+            read = "str(b[p:q], 'utf-8')" if inner == "string" else "bytes(b[p:q])"
+            w.line(f"a.append({read}); p = q")
 
     def element(self, name: str, fields: list[dict[str, Any]], *, may_be_in_place: bool) -> None:
-        """One struct of an array. One of simple fields is read in place: there may be many, and a call is dear."""
+        """One struct of an array. One of simple fields is read in place: there may be many, and a call costs more."""
         body, tagged, _ = self.split(fields)
         if may_be_in_place and all(field["type"] in _SIMPLE for field in body + tagged):
             self.pause()
@@ -204,21 +199,16 @@ class DecoderCompiler(Compiler):
     def tags(self, tagged: list[dict[str, Any]]) -> None:
         w = self.writer
         w.line("t = b[p]; p += 1")
-        w.line("if t:")
-        w.depth += 1
-        w.line("if t > 127: t, p = uv(b, p - 1)")
-        w.line("k[0] -= t")
-        w.line("if k[0] < 0: fail('too many tagged fields')")
-        w.line("for _ in range(t):")
-        w.depth += 1
-        self.pause()
-        w.line("g, p = uv(b, p); s, p = uv(b, p); s += p")
-        w.line("if s > e: fail('tagged field longer than the message')")
-        for field in tagged:
-            w.line(f"if g == {field['tag']}:")
-            w.depth += 1
-            self.value(field)
-            w.line("if p != s: fail('tagged field of another length')")
-            w.depth -= 1
-        w.line("p = s")
-        w.depth -= 2
+        with w.block("if t:"):
+            w.line("if t > 127: t, p = uv(b, p - 1)")
+            w.line("k[0] -= t")
+            w.line("if k[0] < 0: fail('too many tagged fields')")
+            with w.block("for _ in range(t):"):
+                self.pause()
+                w.line("g, p = uv(b, p); s, p = uv(b, p); s += p")
+                w.line("if s > e: fail('tagged field longer than the message')")
+                for field in tagged:
+                    with w.block(f"if g == {field['tag']}:"):
+                        self.value(field)
+                        w.line("if p != s: fail('tagged field of another length')")
+                w.line("p = s")

@@ -54,23 +54,21 @@ class EncoderCompiler(Compiler):
             if inner not in FIXED and inner not in ("string", "bytes", "uuid", "records"):
                 self.struct(inner, self.struct_fields(inner, field))
         w = self.writer
-        w.line(f"def write_{name}(o, w):")
-        w.depth = 1
-        if self.in_steps:
-            w.line("if 0: yield")
-        run: list[dict[str, Any]] = []
-        for field in body:
-            if field["type"] in FIXED:
-                run.append(field)
-                continue
+        with w.block(f"def write_{name}(o, w):"):
+            if self.in_steps:
+                w.line("if 0: yield")
+            run: list[dict[str, Any]] = []
+            for field in body:
+                if field["type"] in FIXED:
+                    run.append(field)
+                    continue
+                self.fixed(run)
+                run = []
+                self.value(field, f"o.{snake_case(field['name'])}")
             self.fixed(run)
-            run = []
-            self.value(field, f"o.{snake_case(field['name'])}")
-        self.fixed(run)
-        if self.flexible:
-            self.tags(tagged)
-        w.line("return")
-        w.depth = 0
+            if self.flexible:
+                self.tags(tagged)
+            w.line("return")
 
     def fixed(self, run: list[dict[str, Any]]) -> None:
         if run:
@@ -94,14 +92,10 @@ class EncoderCompiler(Compiler):
             w.line(f"v = {source}")
             wide = kind != "string"
             if self.is_nullable(field):
-                w.line("if v is None:")
-                w.depth += 1
-                self.length("-1", wide)
-                w.depth -= 1
-                w.line("else:")
-                w.depth += 1
-                self.filled(field, kind, wide)
-                w.depth -= 1
+                with w.block("if v is None:"):
+                    self.length("-1", wide)
+                with w.block("else:"):
+                    self.filled(field, kind, wide)
             else:
                 self.filled(field, kind, wide)
         elif self.is_nullable(field):
@@ -139,23 +133,21 @@ class EncoderCompiler(Compiler):
             else:
                 w.line(f"elif v: w(b''.join([i if type(i) is bytes else {packed} for i in v]))")
             return
-        w.line("for i in v:")
-        w.depth += 1
-        if self.in_steps:
-            w.line("yield")
-        if inner == "string":
-            w.line("i = i.encode()")
-            self.length("len(i)", wide=False)
-            w.line("w(i)")
-        elif inner == "uuid":
-            w.line("w(i)")
-        elif inner == "bytes":
-            self.length("len(i)", wide=True)
-            w.line("w(i)")
-        else:
-            w.line("if type(i) is bytes: w(i)")
-            w.line(f"else: {self.calling}write_{inner}(i, w)")
-        w.depth -= 1
+        with w.block("for i in v:"):
+            if self.in_steps:
+                w.line("yield")
+            if inner == "string":
+                w.line("i = i.encode()")
+                self.length("len(i)", wide=False)
+                w.line("w(i)")
+            elif inner == "uuid":
+                w.line("w(i)")
+            elif inner == "bytes":
+                self.length("len(i)", wide=True)
+                w.line("w(i)")
+            else:
+                w.line("if type(i) is bytes: w(i)")
+                w.line(f"else: {self.calling}write_{inner}(i, w)")
 
     def whole_struct(self, inner: str, field: dict[str, Any]) -> tuple[str, list[str]] | None:
         """How to pack a struct of nothing but fixed fields in one go: arrays of those can be long."""
@@ -184,11 +176,9 @@ class EncoderCompiler(Compiler):
             else:
                 shared = w.constant("default", nested_class(self.name, field["type"]).default_instance())
                 condition = f"{source} is not {shared} and {source} != {shared}"
-            w.line(f"if {condition}:")
-            w.depth += 1
-            w.line("parts = []; outer = w; w = parts.append")
-            self.value(field, source)
-            w.line(f"w = outer; tagged.append(({field['tag']}, b''.join(parts)))")
-            w.depth -= 1
+            with w.block(f"if {condition}:"):
+                w.line("parts = []; outer = w; w = parts.append")
+                self.value(field, source)
+                w.line(f"w = outer; tagged.append(({field['tag']}, b''.join(parts)))")
         w.line("w(uvarint(len(tagged)))")
         w.line("for tag, data in tagged: w(uvarint(tag)); w(uvarint(len(data))); w(data)")

@@ -9,6 +9,7 @@ from fencepost.insight.explanation import (
     NEVER_MS,
     Coordinator,
     Holder,
+    IdFacts,
     PartitionFacts,
     client_of,
     judge_id,
@@ -32,6 +33,10 @@ def facts(known: Coordinator | None, waiting: int = 2, hanging: str | None = Non
     return PartitionFacts(AT, PartitionOffsets(0, 4, 10), 1, waiting, 3, (holder,))
 
 
+def id_facts(known: Coordinator, *parts: PartitionFacts) -> IdFacts:
+    return IdFacts(known, list(parts), [], None)
+
+
 def test_readers_that_wait_long_are_stuck_and_others_are_not() -> None:
     assert judge_partition(facts(coordinator()), NOW_MS, 10_000, HERE).is_stuck
     assert not judge_partition(facts(coordinator()), NOW_MS, 30_000, HERE).is_stuck
@@ -43,7 +48,7 @@ def test_an_abort_is_offered_past_the_time_out_and_carries_how_the_cluster_was_r
     judged = judge_partition(facts(coordinator(age_ms=61_000)), NOW_MS, 10_000, HERE)
     assert judged.is_abort_offered
     assert judged.next_command == f"fencepost txn abort 'billing team' {THERE}"
-    without_records = judge_id(coordinator(age_ms=61_000), [], NOW_MS, 10_000, HERE)
+    without_records = judge_id(id_facts(coordinator(age_ms=61_000)), NOW_MS, 10_000, HERE)
     assert without_records.is_abort_offered
     assert without_records.next_command == judged.next_command
 
@@ -52,12 +57,11 @@ def test_an_abort_is_offered_past_the_time_out_and_carries_how_the_cluster_was_r
 @pytest.mark.parametrize("timeout_ms", [60_000, NEVER_MS])
 def test_no_abort_is_offered_while_a_client_may_be_at_work(age_ms: int, timeout_ms: int) -> None:
     known = coordinator(timeout_ms=timeout_ms, age_ms=age_ms)
-    held = [(facts(known).holders[0], 2)]
     for judged in (
         judge_partition(facts(known), NOW_MS, 10_000, HERE),
         judge_partition(facts(known, waiting=0), NOW_MS, 10_000, HERE),
-        judge_id(known, held, NOW_MS, 10_000, HERE),
-        judge_id(known, [], NOW_MS, 10_000, HERE),
+        judge_id(id_facts(known, facts(known)), NOW_MS, 10_000, HERE),
+        judge_id(id_facts(known), NOW_MS, 10_000, HERE),
     ):
         assert not judged.is_abort_offered
         assert "abort" not in (judged.next_command or "")
@@ -112,19 +116,18 @@ def test_what_a_cluster_hides_is_said_to_be_hidden() -> None:
 def test_a_quiet_partition_and_a_quiet_id_are_healthy() -> None:
     quiet = PartitionFacts(AT, PartitionOffsets(0, 10, 10), 1, 0, 0, ())
     assert not judge_partition(quiet, NOW_MS, 0, HERE).is_stuck
-    assert not judge_id(coordinator("CompleteCommit"), [], NOW_MS, 0, HERE).is_stuck
+    assert not judge_id(id_facts(coordinator("CompleteCommit")), NOW_MS, 0, HERE).is_stuck
     ending = PartitionFacts(AT, PartitionOffsets(0, 4, 10), 1, 2, 0, ())
     assert judge_partition(ending, NOW_MS, 0, HERE).reason == "the last transaction is being completed"
 
 
 def test_an_id_is_judged_by_the_partition_where_most_wait() -> None:
-    here = facts(coordinator())
-    parts = [(here.holders[0], 0), (here.holders[0], 5)]
-    assert "5 records wait" in judge_id(coordinator(), parts, NOW_MS, 10_000, HERE).reason
-    assert judge_id(coordinator(age_ms=70_000), [], NOW_MS, 10_000, HERE).is_stuck
+    parts = facts(coordinator(), waiting=0), facts(coordinator(), waiting=5)
+    assert "5 records wait" in judge_id(id_facts(coordinator(), *parts), NOW_MS, 10_000, HERE).reason
+    assert judge_id(id_facts(coordinator(age_ms=70_000)), NOW_MS, 10_000, HERE).is_stuck
 
 
-def test_the_client_of_an_epoch_is_whoever_was_given_it_last() -> None:
+def test_the_client_of_an_epoch_is_the_last_one_that_got_it() -> None:
     entries = [
         {"event": "ProducerInitialised", "time_ms": 1, "transactional_id": "x", "producer_id": 7, "producer_epoch": 0,
          "client_id": "first", "client_host": "a"},

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, decode_record
+from fencepost.insight.internal_records import decode_record
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.wire.records import Record
 
 GROUP = "6d656d626572732d636f6e73756d6572"
@@ -45,7 +46,7 @@ CASES = {
 def test_a_record_is_decoded_as_kafkas_tool_does(name: str) -> None:
     key, value, key_text, payload_text = CASES[name]
     record = Record(0, 0, bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-    decoded = decode_record(CONSUMER_OFFSETS_TOPIC, record)
+    decoded = decode_record(CONSUMER_OFFSETS, record)
     assert (decoded.key_text, decoded.payload_text) == (key_text, payload_text)
 
 
@@ -61,6 +62,6 @@ def test_a_record_is_decoded_as_kafkas_tool_does(name: str) -> None:
     ],
 )
 def test_what_cannot_be_decoded_is_said_in_its_place(key: bytes | None, value: bytes, words: str) -> None:
-    decoded = decode_record(TRANSACTION_STATE_TOPIC, Record(5, 0, key, value))
+    decoded = decode_record(TRANSACTION_STATE, Record(5, 0, key, value))
     assert words in decoded.key_text
     assert decoded.payload_text is None

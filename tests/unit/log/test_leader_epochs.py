@@ -17,7 +17,7 @@ def test_the_first_batch_of_an_epoch_makes_its_checkpoint_due() -> None:
     epochs.begin(3, 10)
     epochs.assign(3, 10)
     assert epochs.dirty
-    epochs.dirty = False
+    epochs.note_written()
     epochs.assign(3, 11)
     assert not epochs.dirty
     assert epochs.entries == (EpochEntry(3, 10),)
@@ -47,7 +47,7 @@ def test_an_epoch_whose_batches_were_cut_off_can_begin_again() -> None:
     epochs.assign(1, 5)
     epochs.truncate_from_end(5)
     assert epochs.latest == -1
-    epochs.dirty = False
+    epochs.note_written()
     epochs.assign(1, 5)
     assert epochs.entries == (EpochEntry(1, 5),)
     assert epochs.dirty

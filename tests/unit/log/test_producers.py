@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.log.producer_checks import check_marker
 from fencepost.log.producers import CorruptSnapshot, Origin, ProducerStateManager, read_snapshot
 from fencepost.wire.batch import SEQUENCE_MAX, BatchHeader, ControlType, build_batch, control_batch, read_header
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -59,7 +58,7 @@ class Partition:
 
     def mark(self, kind=ControlType.COMMIT, epoch=0, *, coordinator_epoch=0, version=0, pid=PID, timestamp=NOW):
         ends = Ends(pid, epoch, coordinator_epoch, transaction_version=version)
-        check_marker(self.state, ends)
+        self.state.check_marker(ends)
         marker = control_batch(kind, coordinator_epoch, pid, epoch, timestamp, base_offset=self.end)
         self.end += 1
         return self.state.apply_control(read_header(marker), kind, coordinator_epoch, self.end - 1)
@@ -373,7 +372,7 @@ class TestExpiry:
 def reloaded(partition: Partition, now: int = NOW) -> Partition:
     again = Partition()
     content = partition.state.take_snapshot()
-    assert again.state.truncate_and_reload(0, partition.end + 1, now, (partition.end, content))
+    again.state.adopt_snapshot(partition.end, content, 0, now)
     again.end = partition.end
     return again
 
@@ -485,13 +484,11 @@ class TestReplay:
         assert state.replay_batch(b"", 0, empty) is None
         assert state.is_empty
 
-    def test_a_log_cut_to_where_the_state_stands_keeps_the_state(self):
+    def test_a_snapshot_says_up_to_where_it_reaches(self):
         partition = Partition()
         partition.append(batch(0))
-        assert not partition.state.truncate_and_reload(0, 1, NOW, None)
-        assert partition.entry is not None
-        assert partition.state.truncate_and_reload(0, 0, NOW, None)
-        assert partition.entry is None
+        again = reloaded(partition)
+        assert (again.state.map_end_offset, again.state.snapshot_offset) == (1, 1)
 
     def test_starting_afresh_forgets_everything(self):
         partition = Partition()

@@ -7,8 +7,8 @@ from fencepost.client.fetched import AbortedTransaction
 from fencepost.client.values import IsolationLevel, ProducerState, Reset
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
+from fencepost.insight.cluster_facts import as_coordinator
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
-from fencepost.insight.explain_online import as_coordinator
 from fencepost.insight.explanation import Holder, judge_holder
 from fencepost.insight.hanging import why_hanging
 from fencepost.topic_partition import TopicPartition

@@ -7,12 +7,11 @@ from fencepost.dashboard.lanes import lanes
 from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.dashboard.table import SORTS, TableQuery, choose
+from fencepost.insight.cluster_facts import ClusterFacts
 from fencepost.insight.cluster_view import ClusterView
-from fencepost.insight.explain_online import IdFacts, explain_id
-from fencepost.insight.explanation import judge_id
-from fencepost.insight.history import timeline
-from fencepost.insight.internal_records import CONSUMER_OFFSETS_TOPIC
+from fencepost.insight.explanation import IdFacts, NothingKnown, judge_id, timeline
 from fencepost.insight.pending_offsets import PendingOffset, pending_offsets
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
@@ -57,23 +56,20 @@ async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
         raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}")
     follower = _follower(page, transactional_id)
     await follower.update(description)
-    now = await explain_id(page.view, transactional_id)
+    try:
+        now = await ClusterFacts(page.view).id_facts(transactional_id)
+    except NothingKnown:  # it has expired meanwhile
+        raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}") from None
     written = follower.written()
     moments = timeline(follower.changes, now.causes or (), written)[-MOMENTS_MAX:]
     facts = IdFacts(now.coordinator, now.parts, now.owed_markers, now.causes, moments, follower.is_hidden)
-    parts = [
-        (holder, part.waiting_records)
-        for part in facts.parts
-        for holder in part.holders
-        if holder.producer_id == facts.coordinator.producer_id
-    ]
     now_ms = page.now_ms()
     leaders = {at: await _leader(page.view, at) for at in {each.partition for each in written}}
     pending = await _pending(page.view, facts)
     return {
         "at_ms": now_ms,
         "facts": facts.document(now_ms),
-        "judgement": judge_id(facts.coordinator, parts, now_ms, page.stuck_after_ms, page.view.command_line).document(),
+        "judgement": judge_id(facts, now_ms, page.stuck_after_ms, page.view.command_line).document(),
         "history_command": page.view.command_line("explain", "--id", "--history", argument=transactional_id),
         "lanes": lanes(follower.changes, written, facts.causes, pending, leaders),
         "is_truncated": follower.is_truncated,
@@ -94,7 +90,7 @@ async def _leader(view: ClusterView, at: TopicPartition) -> int:
 
 async def _pending(view: ClusterView, facts: IdFacts) -> list[PendingOffset]:
     """The offsets of groups that its open transaction would commit."""
-    places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS_TOPIC]
+    places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS]
     if not places:
         return []
     opened, _ = await view.open_transactions(places)

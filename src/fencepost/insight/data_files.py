@@ -1,23 +1,34 @@
-"""What stands in the files of a data directory, as rows: one class of file after the other.
+"""The files of a data directory: which there are, what each contains, and how Kafka's dump tool prints it.
 
-A row is a dict under the names of Kafka's dump tool, in its order; `file_text` prints rows as that tool does, `--json`
-prints them as they are. A reader yields what it finds and reports what is wrong as `Problem`, it does not stop.
+A row is a dict under the names of Kafka's dump tool, in its order. `lines` prints rows as that tool does; JSON has them
+as they are. A reader yields what it finds, reports what is wrong as a `Problem`, and goes on.
 """
 
+import enum
 import json
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fencepost.insight.causes import JOURNAL_NAME
 from fencepost.insight.internal_records import decode_record, is_decodable
 from fencepost.insight.message_json import to_json
 from fencepost.insight.segment_file import SegmentFile, StoredBatch
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.open_transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
-from fencepost.log.producer_entries import CorruptSnapshot, read_snapshot
+from fencepost.log.producers import CorruptSnapshot, read_snapshot
 from fencepost.log.side_files import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     CorruptSideFile,
     decode_offset_checkpoint,
     decode_partition_metadata,
@@ -37,6 +48,114 @@ _TIME_ENTRY = struct.Struct(">qi")
 _TRANSACTION_ENTRY = struct.Struct(">hqqqq")
 _CONTROL_TYPE = struct.Struct(">hh")
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_NUMBERED = re.compile(r"^\d{20}(-\d{10})?\.(\w+)$")
+_OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+# What Java prints for an OptionalLong.
+_OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})
+_NOT_PRINTED = frozenset({"records", "decoded"})
+
+
+# Which files there are
+
+
+class FileKind(enum.Enum):
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    PRODUCER_SNAPSHOT = "snapshot"
+    METADATA_SNAPSHOT = "checkpoint"
+    OFFSET_CHECKPOINT = "offset-checkpoint"
+    LEADER_EPOCHS = "leader-epoch-checkpoint"
+    PARTITION_METADATA = "partition.metadata"
+    PROPERTIES = "properties"
+    JSON_LINES = "json-lines"
+
+
+class NotInspectable(Exception):
+    """A path that holds nothing this tool can read; the text says why."""
+
+
+_BY_SUFFIX = {
+    kind.value: kind
+    for kind in (
+        FileKind.LOG,
+        FileKind.OFFSET_INDEX,
+        FileKind.TIME_INDEX,
+        FileKind.TRANSACTION_INDEX,
+        FileKind.PRODUCER_SNAPSHOT,
+        FileKind.METADATA_SNAPSHOT,
+    )
+}
+_BY_NAME = {
+    **dict.fromkeys(_OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
+    LEADER_EPOCH_CHECKPOINT: FileKind.LEADER_EPOCHS,
+    PARTITION_METADATA: FileKind.PARTITION_METADATA,
+    META_PROPERTIES: FileKind.PROPERTIES,
+    CLEAN_SHUTDOWN: FileKind.JSON_LINES,
+    JOURNAL_NAME: FileKind.JSON_LINES,
+    "cluster-metadata.jsonl": FileKind.JSON_LINES,
+    "quorum-state": FileKind.JSON_LINES,
+}
+_ORDER = list(FileKind)
+
+
+def kind_of(path: Path) -> FileKind | None:
+    numbered = _NUMBERED.match(path.name)
+    if numbered is not None:
+        return _BY_SUFFIX.get(numbered[2])
+    return _BY_NAME.get(path.name)
+
+
+def files_at(path: Path) -> list[Path]:
+    """The readable files that a path names: itself, or those of a partition's directory or a data directory."""
+    if not path.exists():
+        raise NotInspectable(f"{path} does not exist")
+    if path.is_file():
+        if kind_of(path) is None:
+            raise NotInspectable(f"{path} is no file of a log; its name says nothing that is known")
+        return [path]
+    found = _readable(path)
+    for directory in sorted(path.iterdir(), key=_partition_order):
+        if directory.is_dir() and parse_partition_directory_name(directory.name) is not None:
+            found += _readable(directory)
+    if not found:
+        raise NotInspectable(f"{path} is no directory of a log: there is no file in it that this tool reads")
+    return found
+
+
+def partitions_at(path: Path) -> list[Path]:
+    """The partition directories below a data directory, or the path itself if it is one."""
+    if not path.is_dir():
+        raise NotInspectable(f"{path} is not a directory")
+    if any(path.glob("*.log")):
+        return [path.absolute()]
+    found = [
+        directory
+        for directory in sorted(path.absolute().iterdir(), key=_partition_order)
+        if directory.is_dir() and parse_partition_directory_name(directory.name) is not None
+    ]
+    if not found:
+        raise NotInspectable(f"{path} is no data directory: no partition is in it")
+    return found
+
+
+def _readable(directory: Path) -> list[Path]:
+    kinds = {file: kind_of(file) for file in directory.iterdir() if file.is_file()}
+    known = [(file, kind) for file, kind in kinds.items() if kind is not None]
+    return [file for file, kind in sorted(known, key=lambda each: (_ORDER.index(each[1]), each[0].name))]
+
+
+def _partition_order(directory: Path) -> tuple[str, int]:
+    return parse_partition_directory_name(directory.name) or (directory.name, -1)
+
+
+# What each contains
 
 
 class Problem(NamedTuple):
@@ -50,6 +169,34 @@ class Contents(NamedTuple):
 
     records: bool = False
     payloads: bool = False
+
+
+def rows_of(path: Path, contents: Contents) -> Iterator[Row | Problem]:
+    """Raises OSError for a file that cannot be read; everything else that is wrong comes as a Problem."""
+    kind = kind_of(path)
+    match kind:
+        case FileKind.LOG | FileKind.METADATA_SNAPSHOT:
+            return log_rows(path, contents)
+        case FileKind.OFFSET_INDEX:
+            return offset_index_rows(path)
+        case FileKind.TIME_INDEX:
+            return time_index_rows(path)
+        case FileKind.TRANSACTION_INDEX:
+            return transaction_index_rows(path)
+        case FileKind.PRODUCER_SNAPSHOT:
+            return producer_snapshot_rows(path)
+        case FileKind.OFFSET_CHECKPOINT:
+            return offset_checkpoint_rows(path)
+        case FileKind.LEADER_EPOCHS:
+            return leader_epoch_rows(path)
+        case FileKind.PARTITION_METADATA:
+            return partition_metadata_rows(path)
+        case FileKind.PROPERTIES:
+            return properties_rows(path)
+        case FileKind.JSON_LINES:
+            return json_lines_rows(path)
+        case None:
+            raise NotInspectable(f"{path} is no file of a log")
 
 
 def topic_of(path: Path) -> str:
@@ -310,3 +457,38 @@ def _base_offset(path: Path) -> int:
 def _torn(path: Path, data: bytes, entry_bytes: int) -> Iterator[Problem]:
     if len(data) % entry_bytes:
         yield Problem(f"{path.name} has {len(data)} bytes, which are not whole entries of {entry_bytes}")
+
+
+# As text
+
+
+def heading(path: Path) -> Iterator[str]:
+    yield f"Dumping {path}"
+    kind = kind_of(path)
+    if kind is FileKind.LOG:
+        yield f"Log starting offset: {int(path.name.split('.')[0])}"
+    elif kind is FileKind.METADATA_SNAPSHOT:
+        offset, _, epoch = path.stem.partition("-")
+        yield f"Snapshot end offset: {int(offset)}, epoch: {int(epoch or 0)}"
+
+
+def lines(row: Row) -> Iterator[str]:
+    yield _line(row)
+    for record in row.get("records", ()):
+        yield "| " + _line(record)
+
+
+def _line(row: Row) -> str:
+    return " ".join(f"{name}: {_text(name, value)}" for name, value in row.items() if name not in _NOT_PRINTED)
+
+
+def _text(name: str, value: Any) -> str:
+    if name in _OPTIONAL:
+        return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list) and name == "headerKeys":
+        return f"[{','.join(value)}]"
+    if isinstance(value, dict | list):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return str(value)

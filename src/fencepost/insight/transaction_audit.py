@@ -1,9 +1,9 @@
-"""One producer followed through every partition of a data directory, and what is wrong with its transactions.
+"""Audits the transactions of a data directory: one producer, or all, through every partition.
 
-Three things a healthy log never has: a transaction that ended differently in two partitions (torn), one that no
+Three faults never occur in a healthy log: a transaction that ended differently in two partitions (torn), one that no
 coordinator will ever end (hanging), one that was ended twice in a partition (double-ended). Each is reported only where
-the files prove it: old clients use one epoch for many transactions, and compaction takes coordinator records away, so
-what cannot be told apart is left alone.
+the files prove it. Old clients use one epoch for many transactions, and compaction removes coordinator records, so what
+could be either is not reported.
 """
 
 import dataclasses
@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fencepost.insight.file_kinds import partitions_at
-from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
+from fencepost.insight.data_files import partitions_at
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.insight.segment_file import SegmentFile
 from fencepost.insight.state_changes import COMPLETE, ONGOING, PREPARED, StateChange, read_state_change
+from fencepost.internal_topic_names import CLUSTER_METADATA, TRANSACTION_STATE
 from fencepost.log.side_files import parse_partition_directory_name
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import MalformedMessage
 
 EVERY_PRODUCER = "*"
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,8 +35,8 @@ class Finding:
 
 
 @dataclasses.dataclass(slots=True)
-class Trail:
-    """What a directory knows of the producers that were asked for."""
+class TransactionAudit:
+    """What a directory has of the producers that were asked for, and what is wrong with it."""
 
     transactions: list[PartitionTransaction]
     changes: list[StateChange]
@@ -53,7 +52,7 @@ class Trail:
         }
 
 
-def follow(paths: Iterable[Path], who: str) -> Trail:
+def audit_transactions(paths: Iterable[Path], who: str) -> TransactionAudit:
     """`who` is a transactional id, a producer id, or `*` for every producer."""
     directories = [directory for path in paths for directory in partitions_at(path)]
     changes: list[StateChange] = []
@@ -61,25 +60,20 @@ def follow(paths: Iterable[Path], who: str) -> Trail:
     has_coordinator_log = False
     for directory in directories:
         named = parse_partition_directory_name(directory.name)
-        if named is None or named[0] == CLUSTER_METADATA_TOPIC:
+        if named is None or named[0] == CLUSTER_METADATA:
             continue
-        if named[0] == TRANSACTION_STATE_TOPIC:
+        if named[0] == TRANSACTION_STATE:
             has_coordinator_log = True
             changes += _state_changes(directory)
         else:
             scans.append(scan_directory(directory, TopicPartition(*named)))
     changes.sort(key=lambda change: (change.timestamp_ms, change.offset))
     wanted = _producer_ids(who, changes, scans)
-    chosen = [
-        each
-        for scan in scans
-        for each in [*scan.ended, *scan.open.values()]
-        if each.producer_id in wanted
-    ]  # fmt: skip
+    chosen = [each for scan in scans for each in scan.of_producers(wanted)]
     chosen.sort(key=lambda each: (each.first_timestamp_ms, str(each.partition), each.first_offset))
     names = {change.transactional_id for change in changes if change.producer_id in wanted}
     related = [change for change in changes if change.transactional_id in names]
-    return Trail(chosen, related, find_faults(chosen, related, has_coordinator_log), has_coordinator_log)
+    return TransactionAudit(chosen, related, find_faults(chosen, related, has_coordinator_log), has_coordinator_log)
 
 
 def scan_directory(directory: Path, partition: TopicPartition) -> PartitionScan:
@@ -109,7 +103,7 @@ def _state_changes(directory: Path) -> list[StateChange]:
 
 def _producer_ids(who: str, changes: list[StateChange], scans: list[PartitionScan]) -> set[int]:
     if who == EVERY_PRODUCER:
-        return {each.producer_id for scan in scans for each in [*scan.ended, *scan.open.values()]} | {
+        return {each.producer_id for scan in scans for each in scan.transactions()} | {
             change.producer_id for change in changes
         }
     by_name = {change.producer_id for change in changes if change.transactional_id == who}

@@ -1,5 +1,6 @@
-"""A producer's trail through a directory: what is torn, hangs or was ended twice is told, and nothing else is."""
+"""The audit of a directory reports what is torn, hangs or was ended twice, and nothing else."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from fencepost.coordinators.transactions.metadata import TransactionRecord
 from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
 from fencepost.coordinators.transactions.transaction_states import TransactionState
-from fencepost.insight.file_kinds import NotInspectable
-from fencepost.insight.trail import Trail, follow
+from fencepost.insight.data_files import NotInspectable
+from fencepost.insight.directory_facts import DirectoryFacts
+from fencepost.insight.explanation import NothingKnown, PartitionsExplanation, Question, explain
+from fencepost.insight.transaction_audit import TransactionAudit, audit_transactions
 from fencepost.wire.batch import ControlType, build_batch, control_batch, read_header
 
 PRODUCER = 7
@@ -53,8 +56,8 @@ class Directory:
         rows = [(self._now(), entry.key, entry.value, ())]
         self._append(name, build_batch(rows, base_offset=self._ends.get(name, 0)))
 
-    def follow(self, who: str = "shop") -> Trail:
-        return follow([self.path], who)
+    def audit_transactions(self, who: str = "shop") -> TransactionAudit:
+        return audit_transactions([self.path], who)
 
 
 @pytest.fixture
@@ -62,8 +65,8 @@ def directory(tmp_path: Path) -> Directory:
     return Directory(tmp_path)
 
 
-def kinds(trail: Trail) -> list[str]:
-    return [finding.kind for finding in trail.findings]
+def kinds(audit: TransactionAudit) -> list[str]:
+    return [finding.kind for finding in audit.findings]
 
 
 def test_transactions_that_ended_alike_everywhere_are_sound(directory: Directory) -> None:
@@ -79,24 +82,24 @@ def test_transactions_that_ended_alike_everywhere_are_sound(directory: Directory
         for name in ("a-0", "b-0"):
             directory.marker(name, kind, epoch + 1)
         directory.state(complete, epoch + 1)
-    trail = directory.follow()
-    assert kinds(trail) == []
+    audit = directory.audit_transactions()
+    assert kinds(audit) == []
     assert [
-        (str(each.partition), each.record_count, each.marker and each.marker.kind) for each in trail.transactions
+        (str(each.partition), each.record_count, each.marker and each.marker.kind) for each in audit.transactions
     ] == [
         ("a-0", 2, "COMMIT"),
         ("b-0", 2, "COMMIT"),
         ("a-0", 2, "ABORT"),
         ("b-0", 2, "ABORT"),
     ]
-    assert follow([directory.path], str(PRODUCER)).transactions == trail.transactions
+    assert audit_transactions([directory.path], str(PRODUCER)).transactions == audit.transactions
 
 
 def test_a_transaction_with_two_outcomes_is_torn(directory: Directory) -> None:
     for name, kind in (("a-0", COMMIT), ("b-0", ABORT)):
         directory.records(name)
         directory.marker(name, kind)
-    (finding,) = directory.follow("*").findings
+    (finding,) = directory.audit_transactions("*").findings
     assert finding.kind == "torn"
     assert "COMMIT in a-0, ABORT in b-0" in finding.text
 
@@ -106,7 +109,7 @@ def test_a_marker_against_the_coordinators_decision_is_torn(directory: Directory
     directory.state(TransactionState.PREPARE_ABORT, 1, "a-0")
     directory.marker("a-0", COMMIT)
     directory.state(TransactionState.COMPLETE_ABORT, 1)
-    (finding,) = directory.follow().findings
+    (finding,) = directory.audit_transactions().findings
     assert (finding.kind, finding.transactional_id) == ("torn", "shop")
     assert "the coordinator decided ABORT; COMMIT in a-0" in finding.text
 
@@ -117,38 +120,38 @@ def test_old_clients_use_one_epoch_for_many_transactions_and_are_not_accused(dir
         directory.records(name, epoch=3)
         directory.marker(name, kind, epoch=3)
     directory.state(TransactionState.COMPLETE_ABORT, 3)
-    assert kinds(directory.follow()) == []
+    assert kinds(directory.audit_transactions()) == []
 
 
 def test_what_its_coordinator_knows_is_open_and_what_it_does_not_know_hangs(directory: Directory) -> None:
     directory.state(TransactionState.EMPTY, 0)
     directory.records("a-0", count=3)
     directory.state(TransactionState.ONGOING, 0, "a-0")
-    assert kinds(directory.follow()) == []
+    assert kinds(directory.audit_transactions()) == []
     directory.records("b-0", count=4)
-    (finding,) = directory.follow().findings
+    (finding,) = directory.audit_transactions().findings
     assert finding.kind == "hanging"
     assert "b-0 is open from 0 with 4 records" in finding.text
     directory.state(TransactionState.PREPARE_COMMIT, 1, "a-0")
     directory.marker("a-0", COMMIT)
     directory.state(TransactionState.COMPLETE_COMMIT, 1)
-    assert kinds(directory.follow()) == ["hanging"]
+    assert kinds(directory.audit_transactions()) == ["hanging"]
     directory.records("c-0", producer_id=99)
-    by_number = follow([directory.path], "99")
+    by_number = audit_transactions([directory.path], "99")
     assert "no transactional id has this producer id" in by_number.findings[0].text
 
 
 def test_without_the_coordinators_log_nothing_is_said_to_hang(directory: Directory) -> None:
     directory.records("a-0")
-    trail = directory.follow("*")
-    assert (kinds(trail), trail.has_coordinator_log) == ([], False)
+    audit = directory.audit_transactions("*")
+    assert (kinds(audit), audit.has_coordinator_log) == ([], False)
 
 
 def test_a_transaction_ended_twice_is_told(directory: Directory) -> None:
     directory.records("a-0")
     directory.marker("a-0", COMMIT)
     directory.marker("a-0", COMMIT)
-    (finding,) = directory.follow("*").findings
+    (finding,) = directory.audit_transactions("*").findings
     assert finding.kind == "double-ended"
     assert "a-0 has COMMIT at 2 and COMMIT at 3, with no records between" in finding.text
 
@@ -158,10 +161,23 @@ def test_the_walk_stops_at_a_batch_that_is_broken(directory: Directory) -> None:
     directory.marker("a-0", COMMIT)
     (log,) = (directory.path / "a-0").glob("*.log")
     log.write_bytes(log.read_bytes()[:-5])
-    (found,) = directory.follow("*").transactions
+    (found,) = directory.audit_transactions("*").transactions
     assert found.is_open
 
 
 def test_a_directory_without_partitions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotInspectable):
-        follow([tmp_path], "*")
+        audit_transactions([tmp_path], "*")
+
+
+def test_a_producer_without_an_id_is_explained_by_its_open_partitions(directory: Directory) -> None:
+    directory.records("a-0")
+    directory.records("b-0", producer_id=PRODUCER + 1)
+    directory.marker("b-0", COMMIT, producer_id=PRODUCER + 1)
+    source = DirectoryFacts(directory.path)
+    explained = asyncio.run(explain(source, Question(None, PRODUCER)))
+    assert isinstance(explained, PartitionsExplanation)
+    assert [str(facts.partition) for facts, _ in explained.judged] == ["a-0"]
+    assert explained.is_stuck
+    with pytest.raises(NothingKnown, match="no partition in it has a transaction of it open"):
+        asyncio.run(explain(source, Question(None, PRODUCER + 1)))

@@ -1,0 +1,133 @@
+"""`scripts/lint_reach.py` finds every kind of reach, nothing else, and lets the list of what is allowed only shrink."""
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "lint_reach.py"
+OWNER = """
+class Engine:
+    def __init__(self):
+        self.speed = 0
+        self._fuel = 1
+        self._mode = "off"
+
+    @property
+    def mode(self):
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode):
+        self._mode = mode
+
+def _helper():
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def lint() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lint_reach", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["lint_reach"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def found(lint: ModuleType, directory: Path, **files: str) -> list[tuple[str, str, int]]:
+    """Rule, module and line of what the lint finds in a package of such files, beside the owner of an engine."""
+    package = directory / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "engine.py").write_text(OWNER)
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text)
+    return [(each.rule, each.module.removeprefix("package."), each.line) for each in lint.findings_in(directory)]
+
+
+def test_a_private_attribute_of_another_module_s_object_is_found(lint: ModuleType, tmp_path: Path) -> None:
+    assert found(lint, tmp_path, car="def f(engine):\n    return engine._fuel\n") == [("private", "car", 2)]
+
+
+def test_a_subclass_that_reads_the_private_part_of_its_base_is_found(lint: ModuleType, tmp_path: Path) -> None:
+    text = "from package.engine import Engine\nclass Car(Engine):\n    def f(self):\n        return self._fuel\n"
+    assert found(lint, tmp_path, car=text) == [("private", "car", 4)]
+
+
+def test_a_private_name_that_is_imported_is_found(lint: ModuleType, tmp_path: Path) -> None:
+    assert found(lint, tmp_path, car="from package.engine import _helper\n") == [("private", "car", 1)]
+
+
+def test_what_a_module_defines_itself_is_its_own(lint: ModuleType, tmp_path: Path) -> None:
+    text = "class Car:\n    __slots__ = ('_fuel',)\n    def __eq__(self, it):\n        return self._fuel == it._fuel\n"
+    assert found(lint, tmp_path, car=text) == []
+
+
+def test_the_private_part_of_a_library_and_named_tuples_are_no_business_of_ours(
+    lint: ModuleType, tmp_path: Path
+) -> None:
+    assert found(lint, tmp_path, car="def f(spark, pair):\n    return spark._jvm, pair._replace(a=1)\n") == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["engine.speed = 1", "engine.speed += 1", "del engine.speed", "a, engine.speed = 1, 2"]
+)
+def test_every_way_of_writing_an_attribute_of_another_module_s_object_is_found(
+    lint: ModuleType, tmp_path: Path, statement: str
+) -> None:
+    assert found(lint, tmp_path, car=f"def f(engine):\n    {statement}\n") == [("write", "car", 2)]
+
+
+def test_a_property_with_a_setter_may_be_assigned_and_so_may_what_a_comment_explains(
+    lint: ModuleType, tmp_path: Path
+) -> None:
+    text = "def f(engine, context):\n    engine.mode = 'on'\n    context.speed = 1  # reach: a clock of a library\n"
+    assert found(lint, tmp_path, car=text) == []
+
+
+def test_an_import_inside_a_function_needs_a_reason_above_or_beside_it(lint: ModuleType, tmp_path: Path) -> None:
+    text = """
+def bare():
+    import json
+    import os
+def reasoned():
+    # Slow to import, and most calls do without.
+    import json
+    from os import (
+        path,
+    )
+    import re
+def beside():
+    import json  # optional
+"""
+    assert found(lint, tmp_path, car=text) == [("late import", "car", 3), ("late import", "car", 4)]
+
+
+def test_a_circle_of_imports_is_found_even_inside_functions(lint: ModuleType, tmp_path: Path) -> None:
+    first = "from package import second\n"
+    second = "def f():\n    # Needed late.\n    from package.third import x\n"
+    third = "import package.first\nx = 1\n"
+    assert found(lint, tmp_path, first=first, second=second, third=third) == [("cycle", "first", 1)]
+
+
+def test_a_count_that_does_not_match_fails_in_both_directions(lint: ModuleType) -> None:
+    findings = [lint.Finding("car", line, "write", "engine.speed") for line in (1, 2)]
+    assert lint.judge(findings, Counter({("write", "car"): 2})) == []
+    assert len(lint.judge(findings, Counter({("write", "car"): 1}))) == 3
+    (said,) = lint.judge(findings, Counter({("write", "car"): 3}))
+    assert "lower the number" in said
+    (said,) = lint.judge([], lint.read_allowed("# reason\nlate import car 1\n"))
+    assert "late import" in said
+
+
+def test_lowering_keeps_comments_drops_what_is_mended_and_raises_nothing(lint: ModuleType) -> None:
+    findings = [lint.Finding("car", line, "write", "engine.speed") for line in (1, 2)]
+    text = "# Why.\nwrite car 5\nwrite plane 1\nlate import bus 1\n"
+    assert lint.lowered(text, findings) == "# Why.\nwrite car 2\n"
+    assert lint.lowered("write car 1\n", findings) == "write car 1\n"
