@@ -1,7 +1,7 @@
 """All that the cluster tells of one transactional id; a second look reads only what came since the first."""
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.insight.cluster_view import HIDDEN, ClusterView
 from fencepost.insight.internal_records import TRANSACTION_STATE_TOPIC
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction

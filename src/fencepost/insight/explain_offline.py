@@ -6,7 +6,7 @@ coordinator would say. A directory of one broker of several holds only what that
 
 from pathlib import Path
 
-from fencepost.client.values import ProducerState, TransactionDescription
+from fencepost.client.kafka_types import ProducerState, TransactionDescription
 from fencepost.insight.causes import Cause, causes_in
 from fencepost.insight.cluster_view import OpenTransaction, PartitionOffsets
 from fencepost.insight.explain_online import IdFacts, NothingKnown

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.insight.causes import Cause, causes_of
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
 from fencepost.insight.explanation import Coordinator, Holder, PartitionFacts
