@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import IsolationLevel, ListedOffset, TopicMetadata
+from fencepost.client.kafka_types import IsolationLevel, ListedOffset, TopicMetadata
 from fencepost.dashboard import watch
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.views.overview import overview

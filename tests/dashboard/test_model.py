@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.client import TopicPartition
-from fencepost.client.values import TransactionDescription, TransactionListing
+from fencepost.client.kafka_types import TransactionDescription, TransactionListing
 from fencepost.dashboard.model import ENDINGS_PER_ID_MAX, OPEN, TransactionModel
 from fencepost.dashboard.series import KEPT_SECONDS, Durations, PerSecond, percentile
 from fencepost.dashboard.table import SORTS, TableQuery, choose

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from fencepost.client import AsyncAdmin, AsyncClient, CommittedOffset, NewTopic, Sending, TopicPartition
-from fencepost.client.transactional_producer import AsyncTransactionalProducer
+from fencepost.client.transactions import AsyncTransactionalProducer
 from fencepost.wire.compression import Codec
 from tests.insight.scenes import LONG_MS
 from tests.interop_cli.conftest import Command

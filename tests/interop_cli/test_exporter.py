@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.client import AsyncClient, NewTopic, TopicPartition
-from fencepost.client.transactional_producer import AsyncTransactionalProducer
+from fencepost.client.transactions import AsyncTransactionalProducer
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.exporter import ClusterCollector, Look, look
 from tests.interop_cli.conftest import COMMAND_TIMEOUT_SECONDS, Command

@@ -13,8 +13,8 @@ import pytest
 
 from fencepost.client import Admin, Client, NewTopic, PartitionReader, Producer
 from fencepost.client.errors import BrokerUnreachable, ClientError, NotAKafkaBroker, NotTrusted
-from fencepost.client.oauth import UnsecuredToken
 from fencepost.client.sasl import AuthenticationFailed
+from fencepost.client.security import UnsecuredToken
 from tests.interop_client.secured import MECHANISMS, PASSWORD, SESSION_MS, USER, SecuredKafka
 
 

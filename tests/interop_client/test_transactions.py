@@ -23,8 +23,8 @@ from fencepost.client import (
     TransactionMustAbort,
     TransactionProtocol,
 )
-from fencepost.client.transaction_errors import TransactionMisused
-from fencepost.client.transactional_producer import State
+from fencepost.client.errors import TransactionMisused
+from fencepost.client.transactions import State
 from fencepost.wire.errors import ErrorCode
 from tests.interop_client.conftest import CONFIGS, committed, create_topic, require_transactions, written
 from tests.peers.broker_process import BrokerProcess

@@ -21,7 +21,7 @@ from fencepost.client import (
     apis,
 )
 from fencepost.client.cluster import Cluster
-from fencepost.client.values import CoordinatorKind
+from fencepost.client.kafka_types import CoordinatorKind
 from fencepost.wire import messages
 from tests.insight.scenes import LONG_MS
 

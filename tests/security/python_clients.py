@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from fencepost.client.oauth import UnsecuredToken
+from fencepost.client.security import UnsecuredToken
 from tests.support.patience import patient
 
 VALUES = {b"first", b"last"}

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from fencepost.client import Admin, Client, NewTopic
-from fencepost.client.oauth import UnsecuredToken
 from fencepost.client.sasl import AuthenticationFailed
+from fencepost.client.security import UnsecuredToken
 from tests.peers import java
 from tests.peers.build import REPOSITORY
 from tests.security.secured import (

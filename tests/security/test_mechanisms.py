@@ -15,7 +15,7 @@ from fencepost.broker.security.jwt import SignedTokens, TokenRefused, UnsecuredT
 from fencepost.broker.security.plain import PlainConversation, PlainUsers
 from fencepost.broker.security.principal_mapping import InvalidRule, PrincipalMapping
 from fencepost.broker.security.scram import Look, ScramConversation, decoy, looks_of
-from fencepost.client.scram import ScramConversation as ScramClient
+from fencepost.client.sasl import ScramConversation as ScramClient
 from fencepost.settings import InvalidSetting
 from fencepost.shell.issuer_keys import allowed_url
 from fencepost.wire.scram import credential_of, salted_password

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.blocking import Admin, Producer
-from fencepost.client.values import NewTopic
+from fencepost.client.kafka_types import NewTopic
 from tests.peers.build import require_java
 from tests.peers.fencepost_process import FencepostProcess
 from tests.spark.chaos.examples import INPUT_PARTITIONS, OUTPUT_PARTITIONS, SHOP, encode

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need P
 
 from fencepost.cli.demo.audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
-from fencepost.client.values import NewTopic  # noqa: E402
+from fencepost.client.kafka_types import NewTopic  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402

@@ -19,7 +19,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="pipelines need P
 
 from fencepost.cli.demo.audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
-from fencepost.client.values import CommittedOffset, NewTopic  # noqa: E402
+from fencepost.client.kafka_types import CommittedOffset, NewTopic  # noqa: E402
 from fencepost.examples.shop import purchase  # noqa: E402
 from fencepost.topic_partition import TopicPartition  # noqa: E402
 from tests.peers.build import require_java  # noqa: E402

@@ -1,6 +1,7 @@
 """The sink's calls without Spark: one identity per run, timeouts, exhausted epochs, batches in flight and faults."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -22,9 +23,9 @@ from fencepost.client import (  # noqa: E402
     TransactionProtocol,
     apis,
 )
-from fencepost.client.batch_pipeline import BatchPipeline  # noqa: E402
 from fencepost.client.connection import connect  # noqa: E402
-from fencepost.client.transaction_errors import TransactionMustAbort  # noqa: E402
+from fencepost.client.errors import TransactionMustAbort  # noqa: E402
+from fencepost.client.sending import BULK  # noqa: E402
 from fencepost.spark.errors import NotSupported, RequirementNotMet  # noqa: E402
 from fencepost.spark.markers import Marker  # noqa: E402
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_java, slots  # noqa: E402
@@ -79,13 +80,13 @@ def write(run: RunProducer, topic: str, first: int, count: int, partitions: int 
     """`count` batches of ten numbers to each partition, in order."""
     run.begin()
     run.add(TopicPartition(topic, partition) for partition in range(partitions))
-    with BatchPipeline(run.handle()) as pipeline:
+    with run.handle().writer(BULK) as writer:
         for number in range(count):
             for partition in range(partitions):
                 at = first + (number * partitions + partition) * 10
                 for batch in batches(at, 1):
-                    pipeline.put(topic, partition, batch)
-        pipeline.drain()
+                    writer.send_batch(topic, partition, batch)
+        writer.flush()
 
 
 def commit(run: RunProducer, topic: str, group: str = "group", batch_id: int = 0) -> None:
@@ -151,16 +152,16 @@ def test_late_writes_of_an_attempt_that_was_given_up_are_refused(broker: BrokerP
     run = producer(broker, f"run-{topic}")
     try:
         run.begin()
-        with BatchPipeline(run.handle()) as zombie:
+        with contextlib.closing(run.handle().writer(BULK)) as zombie:
             (early,) = batches(0, 1)
-            zombie.put(topic, 0, early)
-            zombie.drain()
+            zombie.send_batch(topic, 0, early)
+            zombie.flush()
             run.abort()
             write(run, topic, 0, 2)
             (late,) = batches(500, 1)
-            zombie.put(topic, 0, late)
+            zombie.send_batch(topic, 0, late)
             with pytest.raises(TransactionMustAbort):
-                zombie.drain()
+                zombie.flush()
         commit(run, topic)
     finally:
         run.close()

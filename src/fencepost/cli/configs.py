@@ -12,7 +12,7 @@ from fencepost.cli.output import print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.values import ConfigEntry, ResourceType
+    from fencepost.client.kafka_types import ConfigEntry, ResourceType
 
 _EPILOG = """\
 \b
@@ -103,7 +103,7 @@ def alter_resource(
     *,
     as_json: bool,
 ) -> None:
-    from fencepost.client.values import ResourceType
+    from fencepost.client.kafka_types import ResourceType
 
     changes: dict[str, str | None] = {**parse_assignments(to_set, "--set"), **dict.fromkeys(to_unset)}
     if not changes:
@@ -127,7 +127,7 @@ def alter_resource(
 def _resource(
     topic: str | None, broker: int | None, broker_defaults: bool, group: str | None
 ) -> "tuple[ResourceType, str]":
-    from fencepost.client.values import ResourceType
+    from fencepost.client.kafka_types import ResourceType
 
     chosen = [
         *([(ResourceType.TOPIC, topic)] if topic is not None else []),
@@ -141,7 +141,7 @@ def _resource(
 
 
 def _is_set(entry: "ConfigEntry", resource_type: "ResourceType") -> bool:
-    from fencepost.client.values import ConfigSource, ResourceType
+    from fencepost.client.kafka_types import ConfigSource, ResourceType
 
     if resource_type == ResourceType.TOPIC:
         return entry.source == ConfigSource.TOPIC_CONFIG

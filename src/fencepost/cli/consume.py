@@ -13,8 +13,8 @@ from fencepost.cli.output import run_async
 from fencepost.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from fencepost.client.consumer import Position
-    from fencepost.client.values import ConsumedRecord
+    from fencepost.client.fetching import Position
+    from fencepost.client.kafka_types import ConsumedRecord
 
 EPILOG = """\
 \b
@@ -92,8 +92,8 @@ async def _consume(
     isolation_level: int,
     render: "Callable[[ConsumedRecord], bytes]",
 ) -> None:
-    from fencepost.client.consumer import AsyncPartitionReader
-    from fencepost.client.values import IsolationLevel
+    from fencepost.client.fetching import AsyncPartitionReader
+    from fencepost.client.kafka_types import IsolationLevel
     from fencepost.topic_partition import TopicPartition
 
     servers, settings = reached

@@ -14,7 +14,7 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.values import GroupDescription, GroupListing
+    from fencepost.client.kafka_types import GroupDescription, GroupListing
     from fencepost.topic_partition import TopicPartition
 
 _EPILOG = """\
@@ -126,7 +126,7 @@ def reset_offsets(
 ) -> None:
     """Move a group's offsets while it is empty. Shows the new offsets; changes nothing without --execute."""
     from fencepost.cli.reset import Target, plan_reset
-    from fencepost.client.values import CommittedOffset, Reset
+    from fencepost.client.kafka_types import CommittedOffset, Reset
 
     targets = [
         *([Target(timestamp_ms=int(Reset.EARLIEST))] if to_earliest else []),
@@ -229,7 +229,7 @@ async def _chosen(admin: "AsyncAdmin", wanted: list[tuple[str, list[int] | None]
 
 async def _positions(admin: "AsyncAdmin", description: "GroupDescription") -> list[dict[str, Any]]:
     """Every partition that the group has committed or is assigned: where it is, and where the log ends."""
-    from fencepost.client.values import Reset
+    from fencepost.client.kafka_types import Reset
 
     committed = await admin.committed_offsets(description.group_id)
     owners = {at: member.member_id for member in description.members for at in member.assignment}

@@ -41,7 +41,7 @@ def lag(
     as_json: Json = False,
 ) -> None:
     """Show how many records a group has still to read."""
-    from fencepost.client.values import IsolationLevel
+    from fencepost.client.kafka_types import IsolationLevel
 
     if isolation_level not in ISOLATION_LEVELS:
         raise typer.BadParameter(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from fencepost.client.consumer import Position
+    from fencepost.client.fetching import Position
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
@@ -46,8 +46,8 @@ def parse_datetime(text: str, option: str) -> int:
 
 def parse_position(text: str, option: str = "--from") -> "Position":
     """earliest, latest, an offset, or @ and a time."""
-    from fencepost.client.consumer import AtTimestamp
-    from fencepost.client.values import Reset
+    from fencepost.client.fetching import AtTimestamp
+    from fencepost.client.kafka_types import Reset
 
     if text in ("earliest", "latest"):
         return Reset.EARLIEST if text == "earliest" else Reset.LATEST

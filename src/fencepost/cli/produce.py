@@ -13,7 +13,7 @@ from fencepost.cli.options import parse_assignments
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 if TYPE_CHECKING:
-    from fencepost.client.values import RecordMetadata
+    from fencepost.client.kafka_types import RecordMetadata
 
 EPILOG = """\
 \b

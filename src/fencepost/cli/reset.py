@@ -23,7 +23,7 @@ class Target:
 async def plan_reset(
     admin: "AsyncAdmin", target: Target, before: "Mapping[TopicPartition, int | None]"
 ) -> "dict[TopicPartition, int]":
-    from fencepost.client.values import Reset
+    from fencepost.client.kafka_types import Reset
 
     earliest = await admin.list_offsets(dict.fromkeys(before, int(Reset.EARLIEST)))
     latest = await admin.list_offsets(dict.fromkeys(before, int(Reset.LATEST)))

@@ -457,7 +457,7 @@ class _Surroundings:
 def _create_topics(bootstrap_server: str, topics: list[str], partitions: int, kafka: dict[str, str]) -> None:
     from fencepost.client.blocking import Admin
     from fencepost.client.errors import BrokerError
-    from fencepost.client.values import NewTopic
+    from fencepost.client.kafka_types import NewTopic
     from fencepost.wire.errors import ErrorCode
 
     with Admin(bootstrap_server, **kafka) as admin:

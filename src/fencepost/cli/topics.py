@@ -12,7 +12,7 @@ from fencepost.cli.output import print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.values import TopicMetadata
+    from fencepost.client.kafka_types import TopicMetadata
 
 _EPILOG = """\
 \b
@@ -47,7 +47,7 @@ def create(
 ) -> None:
     """Make topics."""
     from fencepost.client.errors import BrokerError
-    from fencepost.client.values import NewTopic
+    from fencepost.client.kafka_types import NewTopic
     from fencepost.wire.errors import ErrorCode
 
     configs = parse_assignments(config, "--config")
@@ -167,7 +167,7 @@ def alter(
 ) -> None:
     """Change settings of a topic; those not named stay as they are."""
     from fencepost.cli.configs import alter_resource
-    from fencepost.client.values import ResourceType
+    from fencepost.client.kafka_types import ResourceType
 
     open_it = functools.partial(open_admin, bootstrap_server, command_config, profile)
     alter_resource(open_it, ResourceType.TOPIC, name, config, delete_config, as_json=as_json)
@@ -237,7 +237,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 async def _description(admin: "AsyncAdmin", topic: "TopicMetadata") -> dict[str, Any]:
-    from fencepost.client.values import ConfigSource, Reset, ResourceType
+    from fencepost.client.kafka_types import ConfigSource, Reset, ResourceType
     from fencepost.topic_partition import TopicPartition
 
     led = [TopicPartition(topic.name, index) for index, found in topic.partitions.items() if found.leader >= 0]

@@ -12,7 +12,7 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
-    from fencepost.client.values import TransactionDescription, TransactionListing
+    from fencepost.client.kafka_types import TransactionDescription, TransactionListing
     from fencepost.insight.abort_plan import AbortEffect
     from fencepost.insight.cluster_view import ClusterView, OpenTransaction
     from fencepost.insight.hanging import HangingTransaction

@@ -5,41 +5,57 @@
     with Client("127.0.0.1:9092") as client, client.transaction("invoicing") as transaction:
         transaction.send("invoices", b"one book", key=b"alice")
 
-Each class has an asynchronous twin (`AsyncClient`, `AsyncProducer`, ...) that it is a face of.
+Each class is the blocking twin of an asynchronous one (`AsyncClient`, `AsyncProducer`, ...).
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.client.accumulator import ProducerIdentity
     from fencepost.client.admin import AsyncAdmin
-    from fencepost.client.blocking import Admin, PartitionReader, Producer
-    from fencepost.client.blocking_transactions import (
+    from fencepost.client.blocking import (
+        Admin,
         Client,
         GroupConsumer,
+        PartitionReader,
+        Producer,
         Transaction,
         TransactionalProducer,
-        TransactionWriter,
     )
     from fencepost.client.client import AsyncClient
-    from fencepost.client.client_transaction import AsyncTransaction
-    from fencepost.client.consumer import AsyncPartitionReader, AtTimestamp
-    from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError, DeliveryFailed, UnknownTopic
-    from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings
-    from fencepost.client.producer import AsyncProducer
-    from fencepost.client.record_buffer import Sending
-    from fencepost.client.transaction_calls import GroupMetadata, TransactionProtocol
-    from fencepost.client.transaction_errors import (
+    from fencepost.client.errors import (
+        BrokerError,
+        BrokerUnreachable,
+        ClientError,
+        DeliveryFailed,
         ProducerFenced,
         TransactionAborted,
         TransactionError,
         TransactionFailed,
         TransactionMustAbort,
         TransactionOutcomeUnknown,
+        UnknownTopic,
     )
-    from fencepost.client.transaction_handle import AsyncTransactionWriter, TransactionHandle
-    from fencepost.client.transactional_producer import AsyncTransactionalProducer
-    from fencepost.client.values import CommittedOffset, IsolationLevel, NewTopic, Reset, ResourceType
+    from fencepost.client.fetching import AsyncPartitionReader, AtTimestamp
+    from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings
+    from fencepost.client.kafka_types import (
+        CommittedOffset,
+        GroupMetadata,
+        IsolationLevel,
+        NewTopic,
+        ProducerIdentity,
+        Reset,
+        ResourceType,
+    )
+    from fencepost.client.producer import AsyncProducer
+    from fencepost.client.sending import Sending
+    from fencepost.client.transaction_calls import TransactionProtocol
+    from fencepost.client.transactions import (
+        AsyncTransaction,
+        AsyncTransactionalProducer,
+        AsyncTransactionWriter,
+        TransactionHandle,
+        TransactionWriter,
+    )
     from fencepost.topic_partition import TopicPartition
 
 __all__ = [
@@ -86,73 +102,60 @@ __all__ = [
 ]
 
 _HOMES = {
-    "accumulator": ("ProducerIdentity",),
-    "admin": ("AsyncAdmin",),
-    "blocking": (
+    "fencepost.client.admin": ("AsyncAdmin",),
+    "fencepost.client.blocking": (
         "Admin",
-        "PartitionReader",
-        "Producer",
-    ),
-    "blocking_transactions": (
         "Client",
         "GroupConsumer",
+        "PartitionReader",
+        "Producer",
         "Transaction",
-        "TransactionWriter",
         "TransactionalProducer",
     ),
-    "client": ("AsyncClient",),
-    "client_transaction": ("AsyncTransaction",),
-    "consumer": (
-        "AsyncPartitionReader",
-        "AtTimestamp",
-    ),
-    "errors": (
+    "fencepost.client.client": ("AsyncClient",),
+    "fencepost.client.errors": (
         "BrokerError",
         "BrokerUnreachable",
         "ClientError",
         "DeliveryFailed",
-        "UnknownTopic",
-    ),
-    "group_consumer": (
-        "AsyncGroupConsumer",
-        "ConsumerSettings",
-    ),
-    "producer": ("AsyncProducer",),
-    "record_buffer": ("Sending",),
-    "transaction_calls": (
-        "GroupMetadata",
-        "TransactionProtocol",
-    ),
-    "transaction_errors": (
         "ProducerFenced",
         "TransactionAborted",
         "TransactionError",
         "TransactionFailed",
         "TransactionMustAbort",
         "TransactionOutcomeUnknown",
+        "UnknownTopic",
     ),
-    "transaction_handle": (
+    "fencepost.client.fetching": ("AsyncPartitionReader", "AtTimestamp"),
+    "fencepost.client.group_consumer": ("AsyncGroupConsumer", "ConsumerSettings"),
+    "fencepost.client.producer": ("AsyncProducer",),
+    "fencepost.client.sending": ("Sending",),
+    "fencepost.client.transaction_calls": ("TransactionProtocol",),
+    "fencepost.client.transactions": (
+        "AsyncTransaction",
         "AsyncTransactionWriter",
+        "AsyncTransactionalProducer",
         "TransactionHandle",
+        "TransactionWriter",
     ),
-    "transactional_producer": ("AsyncTransactionalProducer",),
-    "values": (
+    "fencepost.client.kafka_types": (
         "CommittedOffset",
+        "GroupMetadata",
         "IsolationLevel",
         "NewTopic",
+        "ProducerIdentity",
         "Reset",
         "ResourceType",
     ),
+    "fencepost.topic_partition": ("TopicPartition",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    # A command that lists topics must not pay for the producer and its codecs.
+    # On first use, because a command that lists topics must not pay for the producer and its codecs.
     import importlib
 
-    if name == "TopicPartition":
-        return importlib.import_module("fencepost.topic_partition").TopicPartition
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"fencepost.client.{home}"), name)
+            return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'fencepost.client' has no attribute {name!r}")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from fencepost.client import apis
-from fencepost.client.cluster import Cluster
-from fencepost.client.verdicts import check
+from fencepost.client.cluster import ClusterCalls
+from fencepost.client.errors import check
 from fencepost.wire import messages
 from fencepost.wire.acls import (
     AclBinding,
@@ -19,9 +19,7 @@ from fencepost.wire.acls import (
 )
 
 
-class AclAdmin:
-    _cluster: Cluster
-
+class AclAdmin(ClusterCalls):
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
         """The rules that a filter finds, or all, sorted."""
         filter_ = wanted or AclBindingFilter()

@@ -5,20 +5,19 @@ import collections
 from collections.abc import Iterable, Mapping
 
 from fencepost.client import apis
-from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError
-from fencepost.client.group_offsets import check_group, commit_offsets, committed_offsets
-from fencepost.client.membership import decode_assignment
-from fencepost.client.transaction_calls import GroupMetadata
-from fencepost.client.values import (
+from fencepost.client.cluster import ClusterCalls
+from fencepost.client.errors import NOT_THERE, BrokerError, check
+from fencepost.client.kafka_types import (
     BrokerAddress,
     CommittedOffset,
     CoordinatorKind,
     GroupDescription,
     GroupListing,
     GroupMember,
+    GroupMetadata,
 )
-from fencepost.client.verdicts import NOT_THERE, check
+from fencepost.client.membership import decode_assignment
+from fencepost.client.offsets import check_group, commit_offsets, committed_offsets
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, MalformedMessage
@@ -26,10 +25,7 @@ from fencepost.wire.errors import ErrorCode, MalformedMessage
 _GROUP = CoordinatorKind.GROUP
 
 
-class GroupAdmin:
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
+class GroupAdmin(ClusterCalls):
     async def list_groups(
         self, states: Iterable[str] | None = None, types: Iterable[str] | None = None
     ) -> list[GroupListing]:

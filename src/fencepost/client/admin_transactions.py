@@ -5,15 +5,17 @@ import collections
 from collections.abc import Iterable
 
 from fencepost.client import apis
-from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, NoLeader
-from fencepost.client.values import (
-    CoordinatorKind,
-    ProducerState,
-    TransactionDescription,
-    TransactionListing,
+from fencepost.client.cluster import ClusterCalls
+from fencepost.client.errors import (
+    NOT_THERE,
+    STALE_COORDINATOR,
+    STALE_LEADER,
+    BrokerError,
+    ClientError,
+    NoLeader,
+    check,
 )
-from fencepost.client.verdicts import NOT_THERE, STALE_COORDINATOR, STALE_LEADER, check
+from fencepost.client.kafka_types import CoordinatorKind, ProducerState, TransactionDescription, TransactionListing
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
@@ -23,9 +25,7 @@ _FATAL = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, *NOT_THERE})
 NO_COORDINATOR_EPOCH = -1
 
 
-class TransactionAdmin:
-    _cluster: Cluster
-
+class TransactionAdmin(ClusterCalls):
     async def list_transactions(
         self,
         *,

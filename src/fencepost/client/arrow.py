@@ -8,13 +8,18 @@ with ArrowReader("127.0.0.1:9092") as reader:
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.client.cluster import Cluster
-from fencepost.client.consumer import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS, PartitionFetcher
+from fencepost.client.cluster import Cluster, ClusterSession
 from fencepost.client.errors import ClientError
-from fencepost.client.face import Blocking
-from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction, VisibleBatches
-from fencepost.client.lifetime import Lifetime
-from fencepost.client.values import IsolationLevel
+from fencepost.client.fetching import (
+    DECOMPRESSED_BATCH_MAX_BYTES,
+    FETCH_MAX_BYTES,
+    FETCH_MAX_WAIT_MS,
+    AbortedTransaction,
+    PartitionFetcher,
+    VisibleBatches,
+)
+from fencepost.client.kafka_types import IsolationLevel
+from fencepost.client.loop_thread import OwningTwin
 from fencepost.ports import Buffer
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import KafkaError
@@ -44,7 +49,7 @@ def read_columns(
     isolation_level: IsolationLevel,
     aborted: Iterable[AbortedTransaction],
 ) -> FetchedColumns:
-    """What `fetched.read_fetched` reads, as one record batch; none if there is nothing to see."""
+    """What `fetching.read_fetched` reads, as one record batch; none if there is nothing to see."""
     from fencepost.wire.arrow_records import BatchAt, decode_batches
 
     view = memoryview(data if data is not None else b"")
@@ -59,7 +64,7 @@ def read_columns(
     return FetchedColumns([found] if found.num_rows else [], visible.next_offset)
 
 
-class AsyncArrowReader(Lifetime):
+class AsyncArrowReader(ClusterSession):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -73,16 +78,10 @@ class AsyncArrowReader(Lifetime):
             import fencepost.wire.arrow_records  # noqa: F401 - told here rather than in the midst of a fetch
         except ImportError as error:
             raise MissingExtra(error) from None
-        self._cluster = Cluster(bootstrap_servers, **options)
+        super().__init__(Cluster(bootstrap_servers, **options))
         self._isolation_level = isolation_level
         self._partition_max_bytes = min(partition_max_bytes, FETCH_MAX_BYTES)
         self._max_wait_ms = max_wait_ms
-
-    async def start(self) -> None:
-        await self._cluster.connect()
-
-    async def close(self) -> None:
-        await self._cluster.close()
 
     async def read(self, partition: TopicPartition, start: int, end: int) -> "AsyncIterator[pyarrow.RecordBatch]":
         """The records from `start` up to, not including, `end`, which must have been written: it waits for them."""
@@ -110,15 +109,10 @@ def _before(batch: Any, end: int) -> Any:
     return batch.slice(0, int(numpy.searchsorted(offsets, end)))
 
 
-class ArrowReader(Blocking[AsyncArrowReader]):
+class ArrowReader(OwningTwin[AsyncArrowReader]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncArrowReader(bootstrap_servers, **options))
 
     def read(self, partition: TopicPartition, start: int, end: int) -> "Iterator[pyarrow.RecordBatch]":
-        batches = self._inner.read(partition, start, end)
-
-        async def following() -> "pyarrow.RecordBatch | None":
-            return await anext(batches, None)
-
-        while (batch := self._loop.run(following())) is not None:
-            yield batch
+        """The records from `start` up to, not including, `end`, which must have been written: it waits for them."""
+        return self._loop.iterate(self._inner.read(partition, start, end))

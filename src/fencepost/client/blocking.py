@@ -1,19 +1,30 @@
-"""The plain face of administration, producing and reading: the same calls, without async."""
+"""The blocking twins of the asynchronous classes: the same calls, without async.
 
-import concurrent.futures
+    with Client("127.0.0.1:9092") as client, client.transaction("invoicing") as transaction:
+        transaction.send("invoices", b"one book", key=b"alice")
+
+`loop_thread` says how the calls are made. Two twins are elsewhere: `TransactionWriter` is in `transactions`, because a
+handle makes it, and `arrow` has its own.
+"""
+
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from fencepost.client.admin import AsyncAdmin
-from fencepost.client.consumer import AsyncPartitionReader
-from fencepost.client.errors import ClientClosed
-from fencepost.client.face import Blocking, SendQueue, blocking
+from fencepost.client.client import AsyncClient
+from fencepost.client.errors import ClientClosed, ClientError
+from fencepost.client.fetching import AsyncPartitionReader
+from fencepost.client.group_consumer import AsyncConsumedTransaction, AsyncGroupConsumer
+from fencepost.client.kafka_types import ConsumedRecord, GroupMetadata, ProducerIdentity
+from fencepost.client.loop_thread import OwningTwin, Twin, after_sends, blocking, on_loop, part, queued
 from fencepost.client.producer import AsyncProducer
-from fencepost.client.values import ConsumedRecord, RecordMetadata
+from fencepost.client.sending import FINISHED_BATCH_WEIGHT, SendsRecords
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.transactions import AsyncTransaction, AsyncTransactionalProducer, State
 from fencepost.topic_partition import TopicPartition
 
 
-class Admin(Blocking[AsyncAdmin]):
+class Admin(OwningTwin[AsyncAdmin]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncAdmin(bootstrap_servers, **options))
 
@@ -45,41 +56,25 @@ class Admin(Blocking[AsyncAdmin]):
     delete_acls = blocking(AsyncAdmin.delete_acls)
 
 
-class Producer(Blocking[AsyncProducer]):
+class Producer(OwningTwin[AsyncProducer]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncProducer(bootstrap_servers, **options))
-        self._queue = SendQueue(self._loop, self._inner.send)
 
+    send = queued(AsyncProducer.send)
     produce = blocking(AsyncProducer.produce)
-
-    def flush(self) -> None:
-        """Wait for everything buffered. Raises the first failure since the last flush."""
-        self._queue.settle()
-        self._loop.run(self._inner.flush())
+    flush = after_sends(AsyncProducer.flush)
 
     def close(self) -> None:
+        """Send what is buffered, then leave."""
         try:
-            self._queue.settle()
+            self._sends.settle()
         except ClientClosed:
             return
         finally:
             super().close()
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> "concurrent.futures.Future[RecordMetadata]":
-        """Buffer a record, waiting only for room; the future is the acknowledgement."""
-        return self._queue.put(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
 
-
-class PartitionReader(Blocking[AsyncPartitionReader]):
+class PartitionReader(OwningTwin[AsyncPartitionReader]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncPartitionReader(bootstrap_servers, **options))
 
@@ -94,10 +89,114 @@ class PartitionReader(Blocking[AsyncPartitionReader]):
         return self._inner.positions
 
     def records(self, *, follow: bool = False) -> Iterator[ConsumedRecord]:
-        batches = self._inner.batches(follow=follow)
-
-        async def following() -> list[ConsumedRecord] | None:
-            return await anext(batches, None)
-
-        while (portion := self._loop.run(following())) is not None:
+        """The records up to the end that the log has now, or for ever."""
+        for portion in self._loop.iterate(self._inner.batches(follow=follow)):
             yield from portion
+
+
+W = TypeVar("W", bound="AsyncTransaction | AsyncTransactionalProducer")
+
+
+class _InTransaction(Twin[W]):
+    """What can be done in an open transaction."""
+
+    send = queued(SendsRecords.send)
+    send_batch = queued(SendsRecords.send_batch, FINISHED_BATCH_WEIGHT)
+    flush = after_sends(AsyncTransactionalProducer.flush)
+    add = blocking(AsyncTransactionalProducer.add)
+    send_offsets = after_sends(AsyncTransactionalProducer.send_offsets)
+    handle = after_sends(AsyncTransactionalProducer.handle)
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return self._inner.identity
+
+
+class Transaction(_InTransaction[AsyncTransaction]):
+    """One transaction as a block: it commits at the end, an exception aborts it."""
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            try:
+                self._sends.settle()
+            except Exception as failure:
+                self._loop.run(self._inner.__aexit__(type(failure), failure, None))
+                raise
+        self._loop.run(self._inner.__aexit__(kind, error, trace))
+
+
+class TransactionalProducer(_InTransaction[AsyncTransactionalProducer]):
+    """The producer behind the blocks, with explicit init, begin, commit and abort. Belongs to its client."""
+
+    init = blocking(AsyncTransactionalProducer.init)
+    begin = blocking(AsyncTransactionalProducer.begin)
+    commit = after_sends(AsyncTransactionalProducer.commit)
+
+    def abort(self) -> None:
+        """Make sure that nothing becomes visible. After a time-out it may be called again."""
+        try:
+            self._sends.settle()
+        except ClientError:
+            # A send that failed is a reason for the abort.
+            pass
+        self._loop.run(self._inner.abort())
+
+    @property
+    def state(self) -> State:
+        return self._inner.state
+
+    @property
+    def protocol(self) -> TransactionProtocol:
+        return self._inner.protocol
+
+
+class ConsumedTransaction(Transaction):
+    """A transaction around a consumer: what is polled in it is committed with what is sent, or not at all."""
+
+    poll = blocking(AsyncConsumedTransaction.poll)
+
+
+class GroupConsumer(Twin[AsyncGroupConsumer]):
+    """A member of a consumer group. Heartbeats go on while the application works; it must poll in time itself."""
+
+    poll = blocking(AsyncGroupConsumer.poll)
+    commit = blocking(AsyncGroupConsumer.commit)
+    committed = blocking(AsyncGroupConsumer.committed)
+    close = blocking(AsyncGroupConsumer.close)
+    seek = on_loop(AsyncGroupConsumer.seek)
+    transaction = part(AsyncGroupConsumer.transaction, ConsumedTransaction)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._inner.assignment
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        return self._inner.positions
+
+    def metadata(self) -> GroupMetadata:
+        """The member that is consuming, for `send_offsets`."""
+        return self._inner.metadata()
+
+
+class Client(OwningTwin[AsyncClient]):
+    """One client of one cluster. Options have Kafka's names, with dots or underscores."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **kafka: Any) -> None:
+        super().__init__(lambda: AsyncClient(bootstrap_servers, **kafka))
+
+    init_producer_id = blocking(AsyncClient.init_producer_id)
+    transaction = part(AsyncClient.transaction, Transaction)
+    producer = part(AsyncClient.producer, TransactionalProducer)
+    step_into = part(AsyncClient.step_into, TransactionalProducer)
+    consumer = part(AsyncClient.consumer, GroupConsumer)

@@ -11,32 +11,31 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencepost.client.accumulator import ProducerIdentity
-from fencepost.client.client_transaction import AsyncTransaction
-from fencepost.client.cluster import Cluster
+from fencepost.client.cluster import Cluster, ClusterSession
 from fencepost.client.group_consumer import AsyncGroupConsumer, ConsumerSettings, Listener
-from fencepost.client.lifetime import Lifetime
-from fencepost.client.record_buffer import Sending
+from fencepost.client.kafka_types import ProducerIdentity
+from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import MAX_BLOCK_MS, TransactionCalls, TransactionProtocol
-from fencepost.client.transaction_handle import TransactionHandle
-from fencepost.client.transactional_producer import TRANSACTION_TIMEOUT_MS, AsyncTransactionalProducer
+from fencepost.client.transactions import (
+    TRANSACTION_TIMEOUT_MS,
+    AsyncTransaction,
+    AsyncTransactionalProducer,
+    TransactionHandle,
+)
 
 
-class AsyncClient(Lifetime):
+class AsyncClient(ClusterSession):
     def __init__(self, bootstrap_servers: str | Sequence[str], **kafka: Any) -> None:
-        self._cluster = Cluster(bootstrap_servers, **kafka)
+        super().__init__(Cluster(bootstrap_servers, **kafka))
         self._producers: dict[str, AsyncTransactionalProducer] = {}
         self._consumers: list[AsyncGroupConsumer] = []
-
-    async def start(self) -> None:
-        await self._cluster.connect()
 
     async def close(self) -> None:
         for consumer in self._consumers:
             await consumer.close()
         for producer in self._producers.values():
             producer.close()
-        await self._cluster.close()
+        await super().close()
 
     def producer(
         self,
@@ -60,12 +59,13 @@ class AsyncClient(Lifetime):
             )
         return producer
 
-    def transaction(self, transactional_id: str, **options: Any) -> AsyncTransaction:
+    def transaction(self, /, transactional_id: str, **options: Any) -> AsyncTransaction:
         """The next transaction of this id, as a block. The first one of a client takes the id over from any other."""
         return AsyncTransaction(self.producer(transactional_id, **options))
 
     def consumer(
         self,
+        /,
         group_id: str,
         topics: str | Iterable[str],
         *,
@@ -86,7 +86,7 @@ class AsyncClient(Lifetime):
         self._consumers.append(consumer)
         return consumer
 
-    def step_into(self, handle: TransactionHandle, **options: Any) -> AsyncTransactionalProducer:
+    def step_into(self, /, handle: TransactionHandle, **options: Any) -> AsyncTransactionalProducer:
         """A producer in the midst of a transaction that another process has begun."""
         self._producers.pop(handle.transactional_id, None)
         producer = self.producer(handle.transactional_id, **options)

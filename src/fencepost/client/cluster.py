@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fencepost.client import apis
 from fencepost.client.apis import Api
@@ -22,10 +22,10 @@ from fencepost.client.errors import (
     NoLeader,
     UnknownPartition,
     UnknownTopic,
+    check,
 )
+from fencepost.client.kafka_types import BrokerAddress, CoordinatorKind, PartitionMetadata, TopicMetadata
 from fencepost.client.options import parse_options
-from fencepost.client.values import BrokerAddress, CoordinatorKind, PartitionMetadata, TopicMetadata
-from fencepost.client.verdicts import check
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode
 
@@ -167,6 +167,12 @@ class Cluster:
         if address is None:
             raise BrokerUnreachable(f"broker {node_id}", "the cluster's metadata does not name it")
         return await self._connection_at(address.host, address.port, purpose)
+
+    def open_connection_to(self, node_id: int) -> Connection | None:
+        """The connection to a broker if it is open already; None if it has to be made."""
+        address = self.brokers.get(node_id)
+        found = None if address is None else self._connections.get((address.host, address.port, GENERAL))
+        return found if found is not None and found.is_usable else None
 
     async def any_connection(self) -> Connection:
         for (_, _, purpose), connection in self._connections.items():
@@ -334,3 +340,27 @@ class Cluster:
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
+
+
+class ClusterCalls:
+    """Makes its calls through a cluster that it is given."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+
+class ClusterSession(ClusterCalls):
+    """Owns its cluster: connected by `start` and closed by `close`, or by an `async with` block."""
+
+    async def start(self) -> None:
+        await self._cluster.connect()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self.close()

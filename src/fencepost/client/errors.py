@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fencepost.wire.errors import RETRIABLE, ErrorCode
+from fencepost.client.kafka_types import ProducerIdentity
+from fencepost.wire.errors import RETRIABLE, ErrorCode, error_code
 
 
 class ClientError(Exception):
@@ -212,3 +213,110 @@ _ADVICE = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
     ErrorCode.NOT_ENOUGH_REPLICAS: "start more brokers, or lower the topic's min.insync.replicas",
 }
+
+
+# Transactions
+
+
+class TransactionError(ClientError):
+    """Something about one transaction of one transactional id."""
+
+    def __init__(self, transactional_id: str, identity: ProducerIdentity | None, text: str) -> None:
+        who = "" if identity is None else f" (producer id {identity.producer_id}, epoch {identity.producer_epoch})"
+        super().__init__(f"transaction of {transactional_id!r}{who}: {text}")
+        self.transactional_id = transactional_id
+        self.producer_id = -1 if identity is None else identity.producer_id
+        self.producer_epoch = -1 if identity is None else identity.producer_epoch
+
+
+class _Caused(TransactionError):
+    fact = ""
+
+    def __init__(self, transactional_id: str, identity: ProducerIdentity | None, cause: Exception) -> None:
+        super().__init__(transactional_id, identity, f"{self.fact}: {cause}")
+        self.cause = cause
+        self.__cause__ = cause
+
+
+class ProducerFenced(_Caused):
+    """Another producer has taken the transactional id over, or the coordinator has given up on this one. For good."""
+
+    fact = "fenced"
+    advice = "another producer uses this transactional id, or the transaction took longer than its timeout"
+
+
+class TransactionMustAbort(_Caused):
+    """The transaction cannot be committed any more: abort it, then begin another."""
+
+    fact = "cannot be committed"
+    advice = "abort it and do its work again"
+
+
+class TransactionAborted(_Caused):
+    """The transaction was aborted: nothing it wrote is visible, and its work may be done again."""
+
+    fact = "aborted"
+    advice = "nothing it wrote is visible; do its work again"
+
+
+class TransactionFailed(_Caused):
+    """The producer cannot go on under this identity. A new `init` takes the transactional id over again."""
+
+    fact = "failed"
+    advice = "initialize the producer again"
+
+
+class TransactionOutcomeUnknown(_Caused):
+    """A commit was asked for and no answer came in time. It may have happened."""
+
+    fact = "committed or not, no answer came in time"
+    advice = "call commit again to learn the outcome"
+
+
+class TransactionCallTimedOut(_Caused):
+    """A call to the coordinator was not answered in time, however often it was repeated."""
+
+    def __init__(
+        self, transactional_id: str, identity: ProducerIdentity | None, call: str, timeout_ms: int, cause: Exception
+    ) -> None:
+        self.fact = f"no answer to {call} within {timeout_ms} ms"
+        super().__init__(transactional_id, identity, cause)
+        self.call = call
+        self.timeout_ms = timeout_ms
+
+
+class TransactionMisused(TransactionError):
+    """A call that makes no sense in the producer's state."""
+
+    def __init__(self, transactional_id: str, call: str, state: str) -> None:
+        super().__init__(transactional_id, None, f"{call} is not possible while {state.lower().replace('_', ' ')}")
+        self.call = call
+        self.state = state
+
+
+# From an error number in an answer to an exception
+
+NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Kafka calls these retriable because news of a topic spreads slowly; a question about a named one they answer."""
+
+STALE_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+    }
+)
+"""What the client knows of a partition's leader is out of date."""
+
+STALE_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+def check(number: int, subject: str, message: str | None = None) -> None:
+    """Raise BrokerError unless the number stands for success."""
+    if number != ErrorCode.NONE:
+        raise BrokerError(error_code(number), subject, message)

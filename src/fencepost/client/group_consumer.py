@@ -12,21 +12,18 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
-from fencepost.client.client_transaction import AsyncTransaction
 from fencepost.client.cluster import FETCHING, Cluster
-from fencepost.client.consumer import FETCH_MAX_WAIT_MS, PARTITION_MAX_BYTES, PartitionFetcher
 from fencepost.client.errors import ClientClosed, ClientError, OffsetOutOfRange
-from fencepost.client.group_offsets import commit_offsets, committed_offsets
+from fencepost.client.fetching import FETCH_MAX_WAIT_MS, PARTITION_MAX_BYTES, PartitionFetcher
+from fencepost.client.kafka_types import CommittedOffset, ConsumedRecord, GroupMetadata, IsolationLevel, Reset
 from fencepost.client.membership import (
     HEARTBEAT_INTERVAL_MS,
     MAX_POLL_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     Membership,
 )
-from fencepost.client.offsets import list_offsets
-from fencepost.client.transaction_calls import GroupMetadata
-from fencepost.client.transactional_producer import AsyncTransactionalProducer
-from fencepost.client.values import CommittedOffset, ConsumedRecord, IsolationLevel, Reset
+from fencepost.client.offsets import commit_offsets, committed_offsets, list_offsets
+from fencepost.client.transactions import AsyncTransaction, AsyncTransactionalProducer
 from fencepost.topic_partition import TopicPartition
 
 POLL_TIMEOUT_MS = 1_000
@@ -205,7 +202,7 @@ class AsyncGroupConsumer:
             if revoked:
                 self._give_up(revoked)
                 # Their next owner gets them in the rebalance that follows.
-                membership.must_join = True
+                membership.join_again()
             await self._take_over(sorted(set(assigned) - set(owned)))
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
@@ -214,7 +211,7 @@ class AsyncGroupConsumer:
         for partition in partitions:
             self._positions.pop(partition, None)
             self._buffered.pop(partition, None)
-            self._fetcher.positions.pop(partition, None)
+            self._fetcher.drop(partition)
             self._must_rewind.pop(partition, None)
 
     async def _take_over(self, partitions: Sequence[TopicPartition]) -> None:
@@ -240,7 +237,8 @@ class AsyncGroupConsumer:
         return {partition: found.offset for partition, found in listed.items()}
 
     def _place(self, partition: TopicPartition, offset: int) -> None:
-        self._positions[partition] = self._fetcher.positions[partition] = offset
+        self._positions[partition] = offset
+        self._fetcher.seek(partition, offset)
         self._buffered[partition] = collections.deque()
 
     def _take(self, records_max: int) -> list[ConsumedRecord]:
@@ -259,9 +257,9 @@ class AsyncGroupConsumer:
 
     async def _fetch(self, seconds: float) -> None:
         drained = [partition for partition, waiting in self._buffered.items() if not waiting]
-        self._fetcher.max_wait_ms = max(1, min(self._settings.max_wait_ms, round(seconds * 1000)))
+        max_wait_ms = max(1, min(self._settings.max_wait_ms, round(seconds * 1000)))
         try:
-            records = await self._fetcher.fetch(drained)
+            records = await self._fetcher.fetch(drained, max_wait_ms)
         except OffsetOutOfRange as error:
             partition = TopicPartition(error.topic, error.partition)
             self._place(partition, (await self._reset([partition]))[partition])

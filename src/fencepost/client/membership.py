@@ -12,9 +12,8 @@ from fencepost.client import apis
 from fencepost.client.assignors import ASSIGNORS, Assignor, Subscription
 from fencepost.client.cluster import MEMBERSHIP, Backoff, Cluster
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
-from fencepost.client.group_offsets import check_group
-from fencepost.client.transaction_calls import GroupMetadata
-from fencepost.client.values import CoordinatorKind
+from fencepost.client.kafka_types import CoordinatorKind, GroupMetadata
+from fencepost.client.offsets import check_group
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.codec import decode_prefix, encode
@@ -200,7 +199,7 @@ class Membership:
         for topic, count in self._counts_assigned.items():
             known = self._cluster.cached_topic(topic)
             if known is not None and len(known.partitions) != count:
-                self._demand_join()
+                self.join_again()
 
     # Staying
 
@@ -211,7 +210,7 @@ class Membership:
             if loop.time() - self._last_poll > self._max_poll_interval_ms / 1000:
                 # Whoever does not poll should not hold partitions; the others can go on without.
                 await self.leave(because="the application has not polled in time")
-                self._demand_join()
+                self.join_again()
                 return
             request = messages.HeartbeatRequest(
                 group_id=self.group_id,
@@ -231,10 +230,10 @@ class Membership:
                 check_group(self._cluster, answer.error_code, self.group_id)
             except BrokerError as error:
                 if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
-                    self._demand_join()
+                    self.join_again()
                 elif error.code in _NO_LONGER_A_MEMBER:
                     self._forget_membership()
-                    self._demand_join()
+                    self.join_again()
                     return
                 elif not error.is_retriable:
                     self.failure = error
@@ -244,7 +243,7 @@ class Membership:
                 # Unreachable for a while: the session may outlive that, and the next beat will tell.
                 continue
             if self._missing_topics and await self._has_appeared(self._missing_topics):
-                self._demand_join()
+                self.join_again()
 
     async def _has_appeared(self, topics: Sequence[str]) -> bool:
         for topic in topics:
@@ -255,7 +254,7 @@ class Membership:
                 continue
         return False
 
-    def _demand_join(self) -> None:
+    def join_again(self) -> None:
         self.must_join = True
         self.woken.set()
 

@@ -1,23 +1,26 @@
-"""ListOffsets: from positions in time to offsets, asked of every leader at once."""
+"""The offsets that a cluster knows: of a partition at a point in time, and those that a group has committed."""
 
 import asyncio
 import collections
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import ClientError
-from fencepost.client.values import IsolationLevel, ListedOffset
-from fencepost.client.verdicts import NOT_THERE, STALE_LEADER, check
+from fencepost.client.errors import NOT_THERE, STALE_COORDINATOR, STALE_LEADER, ClientError, check
+from fencepost.client.kafka_types import CommittedOffset, CoordinatorKind, GroupMetadata, IsolationLevel, ListedOffset
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 
-_Request = messages.ListOffsetsRequest
+_GROUP = CoordinatorKind.GROUP
+_ListRequest = messages.ListOffsetsRequest
+_CommitTopic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+_FetchTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopic
 
 
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: IsolationLevel
 ) -> dict[TopicPartition, ListedOffset]:
+    """The offset at each timestamp, asked of every leader at once. `Reset` has the special timestamps."""
     found: dict[TopicPartition, ListedOffset] = {}
 
     async def attempt() -> None:
@@ -32,17 +35,17 @@ async def list_offsets(
                 raise outcome
 
     async def ask(node_id: int, partitions: list[TopicPartition]) -> None:
-        by_topic: dict[str, list[_Request.ListOffsetsTopic.ListOffsetsPartition]] = collections.defaultdict(list)
+        by_topic: dict[str, list[_ListRequest.ListOffsetsTopic.ListOffsetsPartition]] = collections.defaultdict(list)
         for partition in partitions:
             by_topic[partition.topic].append(
-                _Request.ListOffsetsTopic.ListOffsetsPartition(
+                _ListRequest.ListOffsetsTopic.ListOffsetsPartition(
                     partition_index=partition.partition, timestamp=timestamps[partition]
                 )
             )
-        request = _Request(
+        request = _ListRequest(
             replica_id=-1,
             isolation_level=int(isolation_level),
-            topics=[_Request.ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
+            topics=[_ListRequest.ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
             timeout_ms=cluster.request_timeout_ms,
         )
         try:
@@ -61,3 +64,72 @@ async def list_offsets(
 
     await cluster.retrying(attempt, fatal=NOT_THERE)
     return found
+
+
+def check_group(cluster: Cluster, number: int, group_id: str, message: str | None = None) -> None:
+    if number in STALE_COORDINATOR:
+        cluster.forget_coordinator(_GROUP, group_id)
+    check(number, f"group {group_id!r}", message)
+
+
+async def committed_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+) -> dict[TopicPartition, CommittedOffset]:
+    """What the group has committed, of some partitions or of all. `require_stable` waits for open transactions."""
+    wanted = None
+    if partitions is not None:
+        by_topic: dict[str, list[int]] = collections.defaultdict(list)
+        for partition in partitions:
+            by_topic[partition.topic].append(partition.partition)
+        wanted = [_FetchTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
+    request = messages.OffsetFetchRequest(group_id=group_id, topics=wanted, require_stable=require_stable)
+
+    async def attempt() -> dict[TopicPartition, CommittedOffset]:
+        answer = await cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_FETCH, request)
+        check_group(cluster, answer.error_code, group_id)
+        offsets = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                check_group(cluster, partition.error_code, group_id)
+                if partition.committed_offset >= 0:
+                    offsets[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
+                        partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+                    )
+        return dict(sorted(offsets.items()))
+
+    return await cluster.retrying(attempt)
+
+
+async def commit_offsets(
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> None:
+    """Commit as a member, or without one for a group that has no members now."""
+    by_topic: dict[str, list[_CommitTopic.OffsetCommitRequestPartition]] = collections.defaultdict(list)
+    for partition, committed in offsets.items():
+        by_topic[partition.topic].append(
+            _CommitTopic.OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = messages.OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[_CommitTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+    )
+
+    async def attempt() -> None:
+        answer = await cluster.call_coordinator(_GROUP, group.group_id, apis.OFFSET_COMMIT, request)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                check_group(cluster, partition.error_code, group.group_id)
+
+    await cluster.retrying(attempt)

@@ -1,36 +1,42 @@
 """The idempotent producer: every record once and in order, without a transaction around it.
 
-A record's future resolves once it is acknowledged. When a batch's fate is unknown it is sent again under the same
-sequence number, which the broker recognizes; only when the time is up does its record fail, and it says so.
+A record's future resolves once the record is acknowledged. A batch that may or may not have been written is sent again
+under the same sequence number, which the broker recognizes. When the time is up its records fail, and the error says
+that they may have been written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fencepost.client import apis
-from fencepost.client.accumulator import Batch, PartitionQueue, ProducerIdentity
 from fencepost.client.apis import Api
-from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed
-from fencepost.client.lifetime import Lifetime
-from fencepost.client.record_buffer import BATCH_BYTES, BUFFER_BYTES_MAX, DELIVERY_TIMEOUT_MS, LINGER_MS, Sending
-from fencepost.client.sender import Fate, RecordSender
-from fencepost.client.values import RecordMetadata
-from fencepost.client.verdicts import check
+from fencepost.client.cluster import Cluster, ClusterSession
+from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed, check
+from fencepost.client.kafka_types import ProducerIdentity, RecordMetadata
+from fencepost.client.sending import (
+    BATCH_BYTES,
+    BUFFER_BYTES_MAX,
+    DELIVERY_TIMEOUT_MS,
+    LINGER_MS,
+    Fate,
+    Sender,
+    Sending,
+    SendsRecords,
+)
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.compression import Codec
 from fencepost.wire.errors import ErrorCode
 
-TRANSACTION_TIMEOUT_MS = 60_000
+UNUSED_TRANSACTION_TIMEOUT_MS = 60_000
 
-# The broker no longer knows the producer, or knows another past of it.
+# The broker no longer knows the producer, or has another history of it.
 _LOST_IDENTITY = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
 
 
-class AsyncProducer(RecordSender, Lifetime):
+class AsyncProducer(SendsRecords, ClusterSession):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -42,69 +48,87 @@ class AsyncProducer(RecordSender, Lifetime):
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
         **options: Any,
     ) -> None:
+        super().__init__(Cluster(bootstrap_servers, **options))
         sending = Sending(compression, batch_bytes, linger_ms, buffer_bytes_max, delivery_timeout_ms)
-        super().__init__(Cluster(bootstrap_servers, **options), sending)
-        self._identity: ProducerIdentity | None = None
-        self._failure: ClientError | None = None
+        self._role = _IdempotentRole(self._cluster)
+        self._sender = Sender(self._cluster, sending, self._role)
 
     async def start(self) -> None:
-        await self._cluster.connect()
-        self._identity = await self._new_identity()
-        self.run()
+        await super().start()
+        await self._role.begin()
+        self._sender.run()
 
     async def close(self) -> None:
         """Send what is buffered, then leave."""
         try:
-            if self.is_running:
-                await self.drain()
+            if self._sender.is_running:
+                await self._sender.drain()
         finally:
-            self.halt()
-            await self._cluster.close()
+            self._sender.halt()
+            await super().close()
+
+    def open_sender(self) -> Sender:
+        return self._sender
 
     async def produce(self, topic: str, values: Iterable[bytes | None]) -> list[RecordMetadata]:
         """Send many values and wait for all."""
         futures = [await self.send(topic, value) for value in values]
-        await self.drain()
+        await self._sender.drain()
         return [future.result() for future in futures]
 
     async def flush(self) -> None:
         """Wait for everything buffered. Raises the first failure since the last flush."""
-        await self.drain()
-        failure, self._failure = self._failure, None
+        await self._sender.drain()
+        failure = self._role.take_failure()
         if failure is not None:
             raise failure
 
-    # What the sender asks
 
-    @property
-    def produce_api(self) -> Api[messages.ProduceRequest, messages.ProduceResponse]:
-        return apis.PRODUCE
+class _IdempotentRole:
+    """The producer as the send path sees it: an identity, replaced in a partition where its sequence was lost."""
 
-    def new_queue(self, partition: TopicPartition) -> PartitionQueue:
+    transactional_id = None
+    produce_api: Api[messages.ProduceRequest, messages.ProduceResponse] = apis.PRODUCE
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._identity: ProducerIdentity | None = None
+        self._failure: ClientError | None = None
+
+    async def begin(self) -> None:
+        self._identity = await self.new_identity()
+
+    def take_failure(self) -> ClientError | None:
+        failure, self._failure = self._failure, None
+        return failure
+
+    def starting_point(self, partition: TopicPartition) -> tuple[ProducerIdentity, int]:
         assert self._identity is not None
-        return PartitionQueue(partition, self._identity)
+        return self._identity, 0
 
-    async def prepare(self, queues: Sequence[PartitionQueue]) -> None:
-        for queue in queues:
-            if queue.identity is None:
-                queue.identity = await self._new_identity()
+    def may_write(self, partition: TopicPartition) -> bool:
+        return True
 
-    def fate(self, head: Batch, error: BrokerError) -> Fate:
-        if error.code in _LOST_IDENTITY:
-            # Refused and certainly not written before: a new identity cannot make a duplicate.
-            return Fate.FAILED if head.may_be_written else Fate.AS_ANOTHER
-        return Fate.AGAIN if error.is_retriable else Fate.FAILED
+    async def admit(self, partitions: Collection[TopicPartition]) -> None:
+        """There is no coordinator to ask."""
 
-    def on_failed(self, failure: DeliveryFailed) -> None:
-        self._failure = self._failure or failure
+    async def new_identity(self) -> ProducerIdentity:
+        request = messages.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=UNUSED_TRANSACTION_TIMEOUT_MS
+        )
 
-    async def _new_identity(self) -> ProducerIdentity:
         async def attempt() -> ProducerIdentity:
-            request = messages.InitProducerIdRequest(
-                transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
-            )
             answer = await self._cluster.call_any(apis.INIT_PRODUCER_ID, request)
             check(answer.error_code, "producer id")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
         return await self._cluster.retrying(attempt)
+
+    def fate(self, error: BrokerError, *, may_be_written: bool) -> Fate:
+        if error.code in _LOST_IDENTITY:
+            # A batch that was certainly not written can be sent under a new identity without a duplicate.
+            return Fate.FAIL if may_be_written else Fate.RETRY_AS_NEW_PRODUCER
+        return Fate.RETRY if error.is_retriable else Fate.FAIL
+
+    def delivery_failed(self, failure: DeliveryFailed) -> None:
+        self._failure = self._failure or failure

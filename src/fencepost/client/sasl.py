@@ -1,20 +1,39 @@
 """Authenticates a fresh connection: SaslHandshake, then as many rounds of SaslAuthenticate as the mechanism takes."""
 
+import base64
+import hmac
 import inspect
 import secrets
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from fencepost.client import apis
+from fencepost.client.apis import Api
 from fencepost.client.errors import ClientError
-from fencepost.client.scram import ScramConversation, ScramError
 from fencepost.client.security import OAUTHBEARER, PLAIN, Security
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
+from fencepost.wire.scram import (
+    ITERATIONS_MIN,
+    client_proof,
+    credential_of,
+    name_to_wire,
+    salted_password,
+    signature,
+)
 
-if TYPE_CHECKING:
-    from fencepost.client.connection import Connection
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 NONCE_BYTES = 24
+
+
+class FreshConnection(Protocol):
+    """What a login needs of a connection."""
+
+    @property
+    def address(self) -> str: ...
+
+    async def call(self, api: Api[Q, R], request: Q, timeout_ms: int) -> R: ...
 
 
 class AuthenticationFailed(ClientError):
@@ -29,7 +48,7 @@ class AuthenticationFailed(ClientError):
         self.reason = reason
 
 
-async def authenticate(connection: "Connection", security: Security, timeout_ms: int) -> int:
+async def authenticate(connection: FreshConnection, security: Security, timeout_ms: int) -> int:
     """How long the session lasts, in milliseconds; 0 for as long as the connection does."""
     mechanism = security.mechanism
     handshake = await connection.call(
@@ -49,7 +68,7 @@ async def authenticate(connection: "Connection", security: Security, timeout_ms:
 
 
 class _Rounds:
-    def __init__(self, connection: "Connection", security: Security, timeout_ms: int) -> None:
+    def __init__(self, connection: FreshConnection, security: Security, timeout_ms: int) -> None:
         self._connection = connection
         self._mechanism = security.mechanism
         self._timeout_ms = timeout_ms
@@ -93,3 +112,62 @@ async def _bear_token(rounds: _Rounds, security: Security) -> None:
         # The server says why and wants to be told that we have heard; then it refuses.
         await rounds.send(b"\x01")
         raise rounds.failed(trouble.decode(errors="replace"))
+
+
+# SCRAM (RFC 5802). Pure: the nonce is an argument. Kafka does no SASLprep: names and passwords are taken as they are.
+
+
+class ScramError(Exception):
+    """The server did not keep to the protocol, or is not who it should be."""
+
+
+class ScramConversation:
+    """`first()`, then `final(server's first)`, then `verify(server's final)`."""
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._password = password.encode()
+        self._nonce = nonce
+        self._first_bare = f"n={name_to_wire(username)},r={nonce}"
+        self._server_signature = b""
+
+    def first(self) -> bytes:
+        return f"n,,{self._first_bare}".encode()
+
+    def final(self, server_first: bytes) -> bytes:
+        fields = _fields(server_first)
+        try:
+            nonce, salt, iterations = fields["r"], base64.b64decode(fields["s"]), int(fields["i"])
+        except (KeyError, ValueError):
+            raise ScramError(f"the server's first message makes no sense: {server_first!r}") from None
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise ScramError("the server's nonce does not go on from ours")
+        if iterations < ITERATIONS_MIN:
+            raise ScramError(f"{iterations} iterations are too few, {ITERATIONS_MIN} is the least")
+        without_proof = f"c={base64.b64encode(b'n,,').decode()},r={nonce}"
+        signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        credential = credential_of(self._mechanism, salted, salt, iterations)
+        proof = client_proof(self._mechanism, salted, credential.stored_key, signed)
+        self._server_signature = signature(self._mechanism, credential.server_key, signed)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def verify(self, server_final: bytes) -> None:
+        """The server knows the password's verifier as well, or it is not the one that we wanted to talk to."""
+        fields = _fields(server_final)
+        if "e" in fields:
+            raise ScramError(f"the server refuses: {fields['e']}")
+        try:
+            signature = base64.b64decode(fields.get("v", ""))
+        except ValueError:
+            signature = b""
+        if not self._server_signature or not hmac.compare_digest(signature, self._server_signature):
+            raise ScramError("the server's signature is wrong: it does not know the password")
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    try:
+        parts = message.decode().split(",")
+    except UnicodeDecodeError:
+        raise ScramError("a message that is not text") from None
+    return {part[0]: part[2:] for part in parts if part[1:2] == "="}

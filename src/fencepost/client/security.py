@@ -4,19 +4,25 @@ Options are taken with dots or underscores, with or without a leading `kafka.`, 
 librdkafka's names are both understood where they differ. Reads key and certificate files; opens no connection.
 """
 
+import asyncio
+import base64
 import dataclasses
 import enum
+import json
 import ssl
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fencepost.client.errors import ClientError
-from fencepost.client.scram import MECHANISMS as SCRAM_MECHANISMS
 from fencepost.jaas import InvalidLoginModule, parse_login_module
+from fencepost.wire.scram import MECHANISMS as SCRAM_MECHANISMS
 
 TokenProvider = Callable[[], "str | Awaitable[str]"]
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+TOKEN_TIMEOUT_SECONDS = 10
+UNSECURED_LIFETIME_SECONDS = 3600
 SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 
 
@@ -117,8 +123,6 @@ def parse_jaas(text: str) -> dict[str, str]:
 
 
 def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> TokenProvider:
-    from fencepost.client.oauth import ClientCredentials, StaticToken, UnsecuredToken
-
     provider = options.get("sasl.oauthbearer.token.provider")
     if provider is not None:
         if not callable(provider):
@@ -149,6 +153,63 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> Toke
         "is needed",
         "give a function, a token, or sasl.oauthbearer.token.endpoint.url with client id and secret",
     )
+
+
+# Where tokens come from. Each source can be pickled, so that writers in other processes can log in, too.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StaticToken:
+    token: str = dataclasses.field(repr=False)
+
+    def __call__(self) -> str:
+        return self.token
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnsecuredToken:
+    """An unsigned JWT, as Kafka accepts it where no keys are configured: for development only."""
+
+    subject: str
+
+    def __call__(self) -> str:
+        # Whole seconds: a fraction of a millisecond ahead of the broker's clock is "issued in the future".
+        now = int(time.time())
+        claims = {"sub": self.subject, "iat": now, "exp": now + UNSECURED_LIFETIME_SECONDS}
+        return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """The client credentials grant of OAuth 2.0."""
+
+    url: str
+    client_id: str
+    client_secret: str = dataclasses.field(repr=False)
+    scope: str = ""
+
+    async def __call__(self) -> str:
+        return await asyncio.to_thread(self._ask)
+
+    def _ask(self) -> str:
+        # Only this grant needs an HTTP client, which takes longer to import than the rest of the module.
+        import urllib.parse
+        import urllib.request
+
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        basic = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        request = urllib.request.Request(
+            self.url,
+            urllib.parse.urlencode(form).encode(),
+            {"Authorization": f"Basic {basic}", "Accept": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=TOKEN_TIMEOUT_SECONDS) as answer:
+            token: str = json.load(answer)["access_token"]
+        return token
+
+
+def _encoded(part: dict[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
 
 # TLS

@@ -6,29 +6,29 @@ TransactionFailed or TransactionCallTimedOut and nothing else that a caller woul
 
 import asyncio
 import collections
-import dataclasses
 import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from fencepost.client import apis
-from fencepost.client.accumulator import ProducerIdentity
 from fencepost.client.cluster import CONCURRENT_BACKOFF_MS, Backoff, Cluster
-from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientClosed, ClientError, RequestTimedOut
-from fencepost.client.transaction_errors import (
-    Call,
+from fencepost.client.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
     ProducerFenced,
+    RequestTimedOut,
     TransactionCallTimedOut,
+    TransactionError,
     TransactionFailed,
     TransactionMustAbort,
-    Verdict,
-    verdict,
+    check,
 )
-from fencepost.client.values import CommittedOffset, CoordinatorKind
-from fencepost.client.verdicts import check
+from fencepost.client.kafka_types import CommittedOffset, CoordinatorKind, GroupMetadata, ProducerIdentity
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import RETRIABLE, ErrorCode
 
 MAX_BLOCK_MS = 60_000
 TRANSACTION_VERSION = "transaction.version"
@@ -46,18 +46,99 @@ class TransactionProtocol(enum.IntEnum):
     """KIP-890: the epoch grows with every end of a transaction, and partitions are added by writing to them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """Who consumed what is being committed; without a member the commit is not fenced (KIP-447)."""
+class Call(enum.Enum):
+    """The calls a transaction is made of."""
 
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
+    INIT = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_OFFSETS = "AddOffsetsToTxn"
+    COMMIT_OFFSETS = "TxnOffsetCommit"
+    COMMIT = "EndTxn (commit, TV1)"
+    COMMIT_TV2 = "EndTxn (commit, TV2)"
+    ABORT = "EndTxn (abort)"
+    PRODUCE = "Produce"
+
+
+class Verdict(enum.Enum):
+    RETRY = enum.auto()
+    LOOK_UP = enum.auto()
+    """Find the coordinator anew, then retry."""
+    ABORT = enum.auto()
+    REINITIALIZE = enum.auto()
+    """Abort; the coordinator no longer knows the producer, so instead of EndTxn ask for a new epoch."""
+    FENCED = enum.auto()
+    FATAL = enum.auto()
+
+
+_E = ErrorCode
+_EVERYWHERE = {
+    _E.NOT_COORDINATOR: Verdict.LOOK_UP,
+    _E.COORDINATOR_NOT_AVAILABLE: Verdict.LOOK_UP,
+    _E.INVALID_PRODUCER_EPOCH: Verdict.FENCED,
+    _E.PRODUCER_FENCED: Verdict.FENCED,
+    _E.INVALID_TXN_STATE: Verdict.FATAL,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
+    _E.INVALID_PRODUCER_ID_MAPPING: Verdict.REINITIALIZE,
+    _E.UNKNOWN_PRODUCER_ID: Verdict.REINITIALIZE,
+    _E.TRANSACTION_ABORTABLE: Verdict.ABORT,
+    _E.TOPIC_AUTHORIZATION_FAILED: Verdict.ABORT,
+    _E.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT,
+}
+_BY_CALL: dict[Call, dict[ErrorCode, Verdict]] = {
+    Call.INIT: {_E.INVALID_PRODUCER_ID_MAPPING: Verdict.FATAL, _E.UNKNOWN_PRODUCER_ID: Verdict.FATAL},
+    Call.ADD_PARTITIONS: {_E.OPERATION_NOT_ATTEMPTED: Verdict.ABORT, _E.UNKNOWN_SERVER_ERROR: Verdict.ABORT},
+    Call.ADD_OFFSETS: {},
+    Call.COMMIT_OFFSETS: {
+        _E.REQUEST_TIMED_OUT: Verdict.LOOK_UP,
+        _E.UNKNOWN_MEMBER_ID: Verdict.ABORT,
+        _E.ILLEGAL_GENERATION: Verdict.ABORT,
+        _E.FENCED_INSTANCE_ID: Verdict.ABORT,
+        _E.GROUP_ID_NOT_FOUND: Verdict.ABORT,
+        _E.STALE_MEMBER_EPOCH: Verdict.ABORT,
+        _E.OFFSET_METADATA_TOO_LARGE: Verdict.ABORT,
+        _E.INVALID_COMMIT_OFFSET_SIZE: Verdict.ABORT,
+    },
+    Call.COMMIT: {},
+    Call.COMMIT_TV2: {_E.INVALID_TXN_STATE: Verdict.ABORT},
+    Call.ABORT: {},
+    Call.PRODUCE: {
+        # A leader cannot tell a takeover from a transaction that was ended by its timeout: the abort will tell.
+        _E.INVALID_PRODUCER_EPOCH: Verdict.ABORT,
+        _E.INVALID_TXN_STATE: Verdict.ABORT,
+        _E.UNKNOWN_PRODUCER_ID: Verdict.ABORT,
+        _E.INVALID_PRODUCER_ID_MAPPING: Verdict.FATAL,
+        _E.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
+        _E.UNSUPPORTED_VERSION: Verdict.FATAL,
+        _E.NOT_COORDINATOR: Verdict.RETRY,
+        _E.COORDINATOR_NOT_AVAILABLE: Verdict.RETRY,
+    },
+}
+
+
+def verdict(call: Call, code: ErrorCode) -> Verdict:
+    found = _BY_CALL[call].get(code) or _EVERYWHERE.get(code)
+    if found is not None:
+        return found
+    if code in RETRIABLE:
+        return Verdict.RETRY
+    return Verdict.ABORT if call is Call.PRODUCE else Verdict.FATAL
 
 
 class Reinitialize(TransactionMustAbort):
     """Abort by asking for a new epoch: the coordinator has forgotten this producer."""
+
+
+def error_for(
+    decision: Verdict, transactional_id: str, identity: ProducerIdentity | None, cause: ClientError
+) -> TransactionError:
+    """What the application gets if a call is neither retried nor answered with success."""
+    kinds = {
+        Verdict.FENCED: ProducerFenced,
+        Verdict.ABORT: TransactionMustAbort,
+        Verdict.REINITIALIZE: Reinitialize,
+        Verdict.FATAL: TransactionFailed,
+    }
+    return kinds[decision](transactional_id, identity, cause)
 
 
 class _Answer(Protocol):
@@ -232,7 +313,7 @@ class TransactionCalls:
                 if decision is Verdict.LOOK_UP:
                     self._cluster.forget_coordinator(*coordinator)
                 elif decision is not Verdict.RETRY:
-                    raise self._refused(decision, identity, error) from error
+                    raise error_for(decision, self.transactional_id, identity, error) from error
             except (BrokerUnreachable, RequestTimedOut) as error:
                 self._cluster.forget_coordinator(*coordinator)
                 trouble = error
@@ -244,14 +325,6 @@ class TransactionCalls:
                 await asyncio.sleep(CONCURRENT_BACKOFF_MS / 1000)
             elif not await backoff.wait():
                 raise self._timed_out(call, identity, trouble) from trouble
-
-    def _refused(self, decision: Verdict, identity: ProducerIdentity | None, error: BrokerError) -> ClientError:
-        kinds = {
-            Verdict.FENCED: ProducerFenced,
-            Verdict.ABORT: TransactionMustAbort,
-            Verdict.REINITIALIZE: Reinitialize,
-        }
-        return kinds.get(decision, TransactionFailed)(self.transactional_id, identity, error)
 
     def _timed_out(self, call: Call, identity: ProducerIdentity | None, trouble: ClientError) -> ClientError:
         return TransactionCallTimedOut(self.transactional_id, identity, call.value, self.max_block_ms, trouble)

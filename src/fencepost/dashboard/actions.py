@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.dashboard.names import full_name
 from fencepost.dashboard.page import BadParameter, NotThere, Page, check_name
 from fencepost.insight.abort_plan import AbortEffect, plan_abort

@@ -1,7 +1,7 @@
 """All that the cluster tells of one transactional id; a second look reads only what came since the first."""
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.insight.cluster_view import HIDDEN, ClusterView
 from fencepost.insight.partition_scan import PartitionScan, PartitionTransaction
 from fencepost.insight.state_changes import StateChange, read_state_change

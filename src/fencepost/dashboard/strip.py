@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fencepost.client.fetched import AbortedTransaction
+from fencepost.client.fetching import AbortedTransaction
 from fencepost.wire.batch import BatchHeader, ControlType, EndTransactionMarker
 
 PIECES_MAX = 500

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.client.errors import ClientError
-from fencepost.client.values import IsolationLevel, Reset, TopicMetadata
+from fencepost.client.kafka_types import IsolationLevel, Reset, TopicMetadata
 from fencepost.dashboard.model import TransactionModel
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
 from fencepost.topic_partition import TopicPartition

@@ -1,8 +1,8 @@
 """Ending transactions from outside: through their coordinator, or by a marker where no coordinator would."""
 
 from fencepost.client.cluster import Backoff
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.client.transaction_calls import TransactionCalls
-from fencepost.client.values import TransactionDescription
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction
 from fencepost.insight.hanging import why_hanging
 from fencepost.insight.state_changes import ONGOING, PREPARED

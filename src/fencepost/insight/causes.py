@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.client import apis
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.values import CoordinatorKind
+from fencepost.client.kafka_types import CoordinatorKind
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.insight.causes import Cause, causes_of
 from fencepost.insight.cluster_view import HIDDEN, ClusterView, OpenTransaction, PartitionOffsets
 from fencepost.insight.command_line import CommandLine

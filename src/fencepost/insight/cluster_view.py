@@ -10,9 +10,9 @@ from typing import NamedTuple
 from fencepost.client import apis
 from fencepost.client.admin import AsyncAdmin
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction
-from fencepost.client.values import (
+from fencepost.client.errors import STALE_LEADER, BrokerError, ClientError, check
+from fencepost.client.fetching import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction
+from fencepost.client.kafka_types import (
     IsolationLevel,
     PartitionMetadata,
     ProducerState,
@@ -20,7 +20,6 @@ from fencepost.client.values import (
     TransactionDescription,
     TransactionListing,
 )
-from fencepost.client.verdicts import STALE_LEADER, check
 from fencepost.insight.command_line import CommandLine
 from fencepost.insight.partition_scan import PartitionScan
 from fencepost.topic_partition import TopicPartition

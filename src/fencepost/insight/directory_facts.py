@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from fencepost.client.values import ProducerState, TransactionDescription
+from fencepost.client.kafka_types import ProducerState, TransactionDescription
 from fencepost.insight.causes import Cause, causes_in
 from fencepost.insight.cluster_view import OpenTransaction, PartitionOffsets
 from fencepost.insight.command_line import CommandLine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.values import IsolationLevel, Reset, TransactionDescription
+from fencepost.client.kafka_types import IsolationLevel, Reset, TransactionDescription
 from fencepost.insight.cluster_view import HIDDEN, ClusterView, PartitionOffsets
 from fencepost.insight.hanging import HangingTransaction, find_hanging
 from fencepost.insight.lag import PartitionLag, group_lag

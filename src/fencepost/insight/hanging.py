@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.client.errors import ClientError
-from fencepost.client.values import TransactionDescription
+from fencepost.client.kafka_types import TransactionDescription
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction
 from fencepost.insight.state_changes import ONGOING, PREPARED
 from fencepost.topic_partition import TopicPartition

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.client import apis
-from fencepost.client.fetched import VisibleBatches
-from fencepost.client.values import CoordinatorKind, IsolationLevel
-from fencepost.client.verdicts import check
+from fencepost.client.errors import check
+from fencepost.client.fetching import VisibleBatches
+from fencepost.client.kafka_types import CoordinatorKind, IsolationLevel
 from fencepost.insight.cluster_view import ClusterView, PartitionOffsets, records_from
 from fencepost.insight.pending_offsets import PendingOffset, pending_of_group
 from fencepost.topic_partition import TopicPartition

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import ClientError, ProducerFenced, TransactionMustAbort
+from fencepost.client.kafka_types import GroupMember
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.client.transaction_errors import ProducerFenced, TransactionMustAbort
-from fencepost.client.values import GroupMember
 from fencepost.spark import write_errors
 from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (

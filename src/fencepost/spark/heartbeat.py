@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from fencepost.client.errors import ClientError
-from fencepost.client.transaction_errors import ProducerFenced
+from fencepost.client.errors import ClientError, ProducerFenced
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.markers import newest
 from fencepost.spark.query_run import QueryRun

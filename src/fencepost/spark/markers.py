@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import CommittedOffset
+from fencepost.client.kafka_types import CommittedOffset
 from fencepost.topic_partition import TopicPartition
 
 POSITIONS_BYTES_MAX = 3_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.errors import UnknownTopic
-from fencepost.client.transaction_handle import TransactionHandle
+from fencepost.client.transactions import TransactionHandle
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.packing import PACKED_SCHEMA, Packer
 from fencepost.spark.requirements import value_in_force

@@ -7,8 +7,7 @@ topics, for as long as the transaction's timeout.
 import logging
 import time
 
-from fencepost.client.blocking import Admin
-from fencepost.client.blocking_transactions import Client
+from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.decisions import Decision, View, decide

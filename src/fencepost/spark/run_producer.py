@@ -11,22 +11,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fencepost.client.admin_configs import ConfigAdmin
+from fencepost.client.admin import ConfigAdmin
 from fencepost.client.admin_groups import GroupAdmin
 from fencepost.client.admin_transactions import TransactionAdmin
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.face import LoopThread
-from fencepost.client.group_offsets import committed_offsets
-from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.client.transaction_errors import (
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
     TransactionCallTimedOut,
     TransactionError,
     TransactionOutcomeUnknown,
 )
-from fencepost.client.transaction_handle import TransactionHandle
-from fencepost.client.transactional_producer import AsyncTransactionalProducer, State
-from fencepost.client.values import CommittedOffset, GroupMember, ResourceType, TopicMetadata
+from fencepost.client.kafka_types import CommittedOffset, GroupMember, ResourceType, TopicMetadata
+from fencepost.client.loop_thread import LoopThread
+from fencepost.client.offsets import committed_offsets
+from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.transactions import AsyncTransactionalProducer, State, TransactionHandle
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
 from fencepost.spark.transaction_timeouts import UNBOUNDED, TransactionTimeout
 from fencepost.spark.write_errors import code_of
@@ -203,9 +203,8 @@ class RunProducer:
     def _take_over(self) -> None:
         self.timeout = self.timeout.at_most(None if self.timeout.is_given else self.limits().transaction_timeout_ms_max)
         while not self._has_taken_over:
-            self._producer.transaction_timeout_ms = self.timeout.ms
             try:
-                self._loop.run(self._producer.init())
+                self._loop.run(self._producer.init(transaction_timeout_ms=self.timeout.ms))
                 self._has_taken_over = True
             except TransactionError as error:
                 if code_of(error) != ErrorCode.INVALID_TRANSACTION_TIMEOUT:

@@ -7,7 +7,7 @@ from typing import Self
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import UnknownPartition, UnknownTopic
-from fencepost.client.values import IsolationLevel, TopicMetadata
+from fencepost.client.kafka_types import IsolationLevel, TopicMetadata
 from fencepost.spark.source_errors import InvalidSourceOption, UnmatchedTimestamp
 from fencepost.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 from fencepost.topic_partition import TopicPartition

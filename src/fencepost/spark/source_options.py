@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.client.values import IsolationLevel
+from fencepost.client.kafka_types import IsolationLevel
 from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_settings import (
     BOOTSTRAP_SERVERS,

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.consumer import PartitionFetcher
 from fencepost.client.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
-from fencepost.client.face import LoopThread
-from fencepost.client.fetched import AbortedTransaction, VisibleBatches
+from fencepost.client.fetching import AbortedTransaction, PartitionFetcher, VisibleBatches
+from fencepost.client.kafka_types import IsolationLevel, Reset
+from fencepost.client.loop_thread import LoopThread
 from fencepost.client.offsets import list_offsets
-from fencepost.client.values import IsolationLevel, Reset
 from fencepost.ports import Buffer
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange
@@ -174,7 +173,7 @@ class _RangeFetcher:
         self._move_to(self._wanted.end)
 
     def _move_to(self, offset: int) -> None:
-        self._fetcher.positions[self._partition] = offset
+        self._fetcher.seek(self._partition, offset)
 
     def _report(self, reason: str) -> None:
         if self._options.fail_on_data_loss:

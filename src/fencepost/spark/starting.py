@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.client.blocking import Admin
-from fencepost.client.blocking_transactions import Client
+from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
-from fencepost.client.values import ResourceType
+from fencepost.client.kafka_types import ResourceType
 from fencepost.spark import batch_states
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.formats import Format

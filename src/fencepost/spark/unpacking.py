@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fencepost.client.fetched import DECOMPRESSED_BATCH_MAX_BYTES
+from fencepost.client.fetching import DECOMPRESSED_BATCH_MAX_BYTES
 from fencepost.spark.source_errors import MalformedTimestamp
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy, to_numpy

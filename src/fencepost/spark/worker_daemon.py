@@ -16,8 +16,8 @@ def load() -> None:
         os.environ.setdefault(name, "1")
     import numpy as np
 
-    import fencepost.client.batch_pipeline
     import fencepost.client.blocking
+    import fencepost.client.sending
     import fencepost.wire.arrow_kernels  # noqa: F401
     from fencepost.spark import partition_kernels
 

@@ -7,8 +7,7 @@ sense, and the user what the broker said.
 import base64
 import pickle
 
-from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed
-from fencepost.client.transaction_errors import ProducerFenced, TransactionFailed
+from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed, ProducerFenced, TransactionFailed
 from fencepost.wire.errors import ErrorCode
 
 _EPOCH_IS_OLD = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE})

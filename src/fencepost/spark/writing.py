@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fencepost.client.batch_pipeline import BatchPipeline
 from fencepost.client.errors import ClientError
-from fencepost.client.transaction_handle import TransactionHandle
+from fencepost.client.sending import BULK
+from fencepost.client.transactions import TransactionHandle
 from fencepost.spark import write_errors
 from fencepost.spark.packing import split
 from fencepost.spark.workers import TaskCode, freeze_imports
@@ -45,14 +45,13 @@ class Writer(TaskCode):
         written: dict[tuple[str, int], int] = {}
         failure = None
         try:
-            with BatchPipeline(self.handle) as pipeline:
+            with self.handle.writer(BULK) as writer:  # whose end waits for the acknowledgements
                 for batch in batches:
                     for topic, partition, records, data in _rows(batch):
                         is_first = (topic, partition) not in written
                         for part in split(data, first_records) if is_first else (data,):
-                            pipeline.put(topic, partition, part)
+                            writer.send_batch(topic, partition, part)
                         written[topic, partition] = written.get((topic, partition), 0) + records
-                pipeline.drain()
         except ClientError as error:
             failure = write_errors.pack(error)
             for _ in batches:

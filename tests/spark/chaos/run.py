@@ -21,7 +21,7 @@ import pyspark
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError
-from fencepost.client.values import NewTopic
+from fencepost.client.kafka_types import NewTopic
 from fencepost.history import HistoryRecorder, JsonLines, check, read_files
 from tests.peers.broker_process import BrokerProcess
 from tests.spark.chaos.clients import Feeder, OffsetWatcher, Output, Watcher, read_everything, stable_ends

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from fencepost.client.face import LoopThread
+from fencepost.client.loop_thread import LoopThread
 from fencepost.history import HistoryRecorder, RecordedOperation
 from fencepost.tap.proxy import Address, Tap
 from tests.spark.chaos.examples import INPUT_PARTITIONS, Example

@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.cli.consume import json_line, line_renderer
 from fencepost.cli.output import print_table, report
-from fencepost.client.values import ConsumedRecord
+from fencepost.client.kafka_types import ConsumedRecord
 
 RECORD = ConsumedRecord("purchases", 2, 41, 1_000, "CreateTime", b"alice", b"one book", (("source", b"shop"),))
 TOMBSTONE = ConsumedRecord("purchases", 0, 42, 1_000, "LogAppendTime", None, None, (("empty", None),))

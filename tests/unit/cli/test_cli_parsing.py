@@ -10,8 +10,8 @@ from fencepost.cli.output import CommandFailed
 from fencepost.cli.produce import LineCutter, LineSplitter
 from fencepost.cli.reset import within
 from fencepost.cli.serve import InvalidOption, check_address, gather_settings, read_properties
-from fencepost.client.consumer import AtTimestamp, Position
-from fencepost.client.values import Reset
+from fencepost.client.fetching import AtTimestamp, Position
+from fencepost.client.kafka_types import Reset
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from fencepost.client.errors import CorruptRecords
-from fencepost.client.fetched import AbortedTransaction, Fetched, read_fetched
-from fencepost.client.values import IsolationLevel
+from fencepost.client.fetching import AbortedTransaction, Fetched, read_fetched
+from fencepost.client.kafka_types import IsolationLevel
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import ControlType, build_batch, control_batch
 

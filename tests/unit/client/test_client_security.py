@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from fencepost.client.errors import BrokerUnreachable
-from fencepost.client.oauth import ClientCredentials, UnsecuredToken
 from fencepost.client.options import parse_options
-from fencepost.client.sasl import AuthenticationFailed
-from fencepost.client.scram import ScramConversation, ScramError
-from fencepost.client.security import InvalidOption, SecurityProtocol, parse_jaas, security_of
+from fencepost.client.sasl import AuthenticationFailed, ScramConversation, ScramError
+from fencepost.client.security import (
+    ClientCredentials,
+    InvalidOption,
+    SecurityProtocol,
+    UnsecuredToken,
+    parse_jaas,
+    security_of,
+)
 
 
 def test_the_example_of_rfc_7677_is_reproduced() -> None:

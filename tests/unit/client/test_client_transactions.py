@@ -17,8 +17,8 @@ from fencepost.client import (
     TransactionOutcomeUnknown,
     TransactionProtocol,
 )
-from fencepost.client.transaction_errors import Call, Verdict, verdict
-from fencepost.client.transactional_producer import PREDECESSORS, AsyncTransactionalProducer, State
+from fencepost.client.transaction_calls import Call, Verdict, verdict
+from fencepost.client.transactions import PREDECESSORS, AsyncTransactionalProducer, State
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
 

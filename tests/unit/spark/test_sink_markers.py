@@ -1,6 +1,6 @@
 """The record of a batch: what it looks like in the group, and which one counts."""
 
-from fencepost.client.values import CommittedOffset
+from fencepost.client.kafka_types import CommittedOffset
 from fencepost.spark.markers import POSITIONS_BYTES_MAX, Marker, Record, newest, parse
 from fencepost.topic_partition import TopicPartition
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.values import IsolationLevel
+from fencepost.client.kafka_types import IsolationLevel
 from fencepost.spark import source_settings
 from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_options import EARLIEST, LATEST, SourceOptions, parse_source_options

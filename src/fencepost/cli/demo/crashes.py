@@ -236,7 +236,7 @@ class Stage:
 def _create_topics(address: str) -> dict[str, int]:
     """Outputs and their numbers of partitions."""
     from fencepost.client.blocking import Admin
-    from fencepost.client.values import NewTopic
+    from fencepost.client.kafka_types import NewTopic
 
     outputs = {"invoices": PARTITIONS, "shipments": PARTITIONS}
     with Admin(address) as admin:

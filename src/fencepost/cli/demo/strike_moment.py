@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from fencepost.client.blocking import Admin
-from fencepost.client.values import Reset
+from fencepost.client.kafka_types import Reset
 from fencepost.spark.checkpoint import parse_offsets
 from fencepost.topic_partition import TopicPartition
 

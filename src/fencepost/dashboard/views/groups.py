@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.client.errors import BrokerError
-from fencepost.client.values import GroupDescription
+from fencepost.client.kafka_types import GroupDescription
 from fencepost.dashboard.names import full_name, is_shortened
 from fencepost.dashboard.page import NotThere, Page, Parameters
 from fencepost.insight.cluster_view import ClusterView

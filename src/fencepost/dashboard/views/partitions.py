@@ -3,8 +3,8 @@
 from typing import Any
 
 from fencepost.client.errors import UnknownPartition
-from fencepost.client.fetched import AbortedTransaction
-from fencepost.client.values import IsolationLevel, ProducerState, Reset
+from fencepost.client.fetching import AbortedTransaction
+from fencepost.client.kafka_types import IsolationLevel, ProducerState, Reset
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
 from fencepost.insight.cluster_facts import as_coordinator

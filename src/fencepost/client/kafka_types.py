@@ -238,3 +238,19 @@ class ConsumedRecord:
     @property
     def timestamp(self) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(self.timestamp_ms / 1000, tz=datetime.UTC)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """The member of a group whose offsets are committed; without a member the commit is not fenced (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

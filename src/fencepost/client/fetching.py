@@ -1,30 +1,151 @@
-"""Reads partitions it is given: from any position, up to what is there now or following, committed only if asked.
+"""Fetching: from the positions of partitions to the records that an application may see.
 
-`PartitionFetcher` is the part that any consumer needs: positions, fetches to every leader, recovery from moved leaders.
-`AsyncPartitionReader` reads assigned partitions with it; a member of a group can do the same with what it is assigned.
+`VisibleBatches` and `read_fetched` are pure: the bytes of a fetch in, records and the next offset out. They take whole
+batches only, skip control batches, and leave out aborted transactions for `read_committed`. The next offset moves past
+everything that was skipped, which is how a reader gets over markers and aborted records at the end of a log.
+
+`PartitionFetcher` is what every consumer needs: positions, fetches to every leader, recovery when leaders move.
+`AsyncPartitionReader` reads the partitions it is given, from any position, up to the end or following it.
 """
 
 import asyncio
 import collections
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any
+import heapq
+import types
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fencepost.client import apis
-from fencepost.client.cluster import FETCHING, Backoff, Cluster
-from fencepost.client.errors import BrokerError, ClientError, OffsetOutOfRange
-from fencepost.client.fetched import AbortedTransaction, read_fetched
-from fencepost.client.lifetime import Lifetime
+from fencepost.client.cluster import FETCHING, Backoff, Cluster, ClusterSession
+from fencepost.client.errors import STALE_LEADER, BrokerError, ClientError, CorruptRecords, OffsetOutOfRange
+from fencepost.client.kafka_types import ConsumedRecord, IsolationLevel, ListedOffset, Reset
 from fencepost.client.offsets import list_offsets
-from fencepost.client.values import ConsumedRecord, IsolationLevel, ListedOffset, Reset
-from fencepost.client.verdicts import STALE_LEADER
+from fencepost.ports import Buffer
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
-from fencepost.wire.errors import ErrorCode, error_code
+from fencepost.wire.batch import (
+    CREATE_TIME,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    ControlType,
+    read_header,
+    read_marker,
+    verify_crc,
+)
+from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from fencepost.wire.records import read_records
 
 FETCH_MAX_WAIT_MS = 500
 FETCH_MAX_BYTES = 32 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
+SEVERAL_LEADERS_MAX_WAIT_MS = 100
+DECOMPRESSED_BATCH_MAX_BYTES = 256 * 1024 * 1024
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+# From bytes to records
+
+
+class AbortedTransaction(NamedTuple):
+    first_offset: int
+    producer_id: int
+
+
+class Fetched(NamedTuple):
+    records: list[ConsumedRecord]
+    next_offset: int
+
+
+class VisibleBatches:
+    """Walks the batches of a fetch and names those that an application may see; moves `next_offset` past the others."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        fetch_offset: int,
+        view: memoryview,
+        isolation_level: IsolationLevel,
+        aborted: Iterable[AbortedTransaction],
+    ) -> None:
+        self._partition = partition
+        self._fetch_offset = fetch_offset
+        self._view = view
+        self._is_committed = isolation_level == IsolationLevel.READ_COMMITTED
+        self._to_come = sorted(aborted)
+        self._aborted_now: set[int] = set()
+        self.next_offset = fetch_offset
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        """A batch that is cut off at the end is left for the next fetch."""
+        view, position = self._view, 0
+        while len(view) - position >= HEADER_BYTES:
+            header = read_header(view, position)
+            if len(view) - position < LOG_OVERHEAD_BYTES + header.batch_length:
+                break
+            if header.magic != CURRENT_MAGIC:
+                raise self.corrupt(header, f"message format {header.magic} is not known")
+            if not verify_crc(view, position, header):
+                raise self.corrupt(header, "wrong CRC")
+            at, position = position, position + header.size_bytes
+            if header.last_offset < self._fetch_offset:
+                continue
+            self.next_offset = header.next_offset
+            if self._is_committed and header.has_producer_id and self._is_aborted(at, header):
+                continue
+            if not header.is_control:
+                yield at, header
+
+    def _is_aborted(self, at: int, header: BatchHeader) -> bool:
+        while self._to_come and self._to_come[0].first_offset <= header.last_offset:
+            self._aborted_now.add(heapq.heappop(self._to_come).producer_id)
+        if header.is_control:
+            marker = read_marker(self._view, at)
+            if marker is not None and marker.control_type == ControlType.ABORT:
+                self._aborted_now.discard(header.producer_id)
+        return header.is_transactional and header.producer_id in self._aborted_now
+
+    def corrupt(self, header: BatchHeader, reason: str) -> CorruptRecords:
+        return CorruptRecords(self._partition.topic, self._partition.partition, header.base_offset, reason)
+
+
+def read_fetched(
+    partition: TopicPartition,
+    fetch_offset: int,
+    data: Buffer | None,
+    isolation_level: IsolationLevel,
+    aborted: Iterable[AbortedTransaction],
+) -> Fetched:
+    """The records at and after `fetch_offset`."""
+    records: list[ConsumedRecord] = []
+    view = memoryview(data if data is not None else b"")
+    topic, index = partition.topic, partition.partition
+    visible = VisibleBatches(partition, fetch_offset, view, isolation_level, aborted)
+    for at, header in visible:
+        kind = _TIMESTAMP_TYPES[header.timestamp_type != CREATE_TIME]
+        try:
+            for record in read_records(view, DECOMPRESSED_BATCH_MAX_BYTES, at):
+                if record.offset >= fetch_offset:
+                    records.append(
+                        ConsumedRecord(
+                            topic,
+                            index,
+                            record.offset,
+                            record.timestamp,
+                            kind,
+                            record.key,
+                            record.value,
+                            record.headers,
+                        )
+                    )
+        except (KafkaError, MalformedMessage) as error:
+            raise visible.corrupt(header, str(error)) from None
+    return Fetched(records, visible.next_offset)
+
+
+# From positions to fetches
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +160,7 @@ Position = int | Reset | AtTimestamp
 
 
 class PartitionFetcher:
-    """Fetches from every leader at once. `positions` says where each partition goes on; the owner may move them."""
+    """Fetches from every leader at once. Owns the position of each partition, and recovers when leaders move."""
 
     def __init__(
         self,
@@ -52,32 +173,45 @@ class PartitionFetcher:
         purpose: str = FETCHING,
         read: Callable[..., Any] = read_fetched,
     ) -> None:
-        """`read` turns the bytes of a fetch into what is wanted of it: records, unless told otherwise."""
+        """`read` turns the bytes of a fetch into what the caller wants: records by default."""
         self._cluster = cluster
         self._read = read
         self._purpose = purpose
-        self.positions = dict(positions)
-        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._positions = dict(positions)
         self._isolation_level = isolation_level
         self._partition_max_bytes = partition_max_bytes
-        self.max_wait_ms = max_wait_ms
+        self._max_wait_ms = max_wait_ms
 
-    async def fetch(self, partitions: Iterable[TopicPartition]) -> list[ConsumedRecord]:
-        """One round: a fetch to each leader, until one has an answer for us. Moves the positions."""
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The next offset to fetch from each partition."""
+        return types.MappingProxyType(self._positions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset. A partition without a position gets one."""
+        self._positions[partition] = offset
+
+    def drop(self, partition: TopicPartition) -> None:
+        self._positions.pop(partition, None)
+
+    async def fetch(self, partitions: Iterable[TopicPartition], max_wait_ms: int | None = None) -> list[ConsumedRecord]:
+        """One round: a fetch to each leader, repeated while it only fails. Moves the positions."""
         backoff = Backoff(self._cluster.retry_timeout_ms)
         wanted = list(partitions)
         while True:
-            before = [self.positions[partition] for partition in wanted]
-            records, trouble = await self._round(wanted)
-            moved = before != [self.positions[partition] for partition in wanted]
-            if records or moved or trouble is None:
+            before = [self._positions[partition] for partition in wanted]
+            records, failure = await self._round(wanted, self._max_wait_ms if max_wait_ms is None else max_wait_ms)
+            moved = before != [self._positions[partition] for partition in wanted]
+            if records or moved or failure is None:
                 return records
-            if not trouble.is_retriable or not await backoff.wait():
-                raise trouble
+            if not failure.is_retriable or not await backoff.wait():
+                raise failure
 
-    async def _round(self, wanted: Sequence[TopicPartition]) -> tuple[list[ConsumedRecord], ClientError | None]:
+    async def _round(
+        self, wanted: Sequence[TopicPartition], max_wait_ms: int
+    ) -> tuple[list[ConsumedRecord], ClientError | None]:
         by_leader: dict[int, list[TopicPartition]] = collections.defaultdict(list)
-        trouble: ClientError | None = None
+        failure: ClientError | None = None
         for partition in wanted:
             try:
                 leader = await self._cluster.leader(partition.topic, partition.partition)
@@ -85,17 +219,18 @@ class PartitionFetcher:
             except ClientError as error:
                 if not error.is_retriable:
                     raise
-                trouble = error
+                failure = error
         # With several leaders, data at one must not wait for the long poll of another.
-        max_wait_ms = self.max_wait_ms if len(by_leader) <= 1 else min(self.max_wait_ms, 100)
+        if len(by_leader) > 1:
+            max_wait_ms = min(max_wait_ms, SEVERAL_LEADERS_MAX_WAIT_MS)
         outcomes = await asyncio.gather(
             *(self._fetch_from(node_id, owned, max_wait_ms) for node_id, owned in by_leader.items())
         )
         records: list[ConsumedRecord] = []
-        for found, failure in outcomes:
+        for found, refusal in outcomes:
             records += found
-            trouble = trouble or failure
-        return records, trouble
+            failure = failure or refusal
+        return records, failure
 
     async def _fetch_from(
         self, node_id: int, partitions: Sequence[TopicPartition], max_wait_ms: int
@@ -114,30 +249,29 @@ class PartitionFetcher:
         if answer.error_code != ErrorCode.NONE:
             return [], BrokerError(error_code(answer.error_code), f"fetch from broker {node_id}")
         records: list[ConsumedRecord] = []
-        trouble: ClientError | None = None
+        failure: ClientError | None = None
         for topic in answer.responses:
             for result in topic.partitions:
                 partition = TopicPartition(topic.topic, result.partition_index)
                 try:
                     records += self._take(partition, result)
                 except BrokerError as error:
-                    trouble = await self._explain(partition, error)
-        return records, trouble
+                    failure = await self._explain(partition, error)
+        return records, failure
 
     def _take(self, partition: TopicPartition, result: Any) -> list[ConsumedRecord]:
         if result.error_code != ErrorCode.NONE:
             if result.error_code in STALE_LEADER:
                 self._cluster.forget_topic(partition.topic)
             raise BrokerError(error_code(result.error_code), f"partition {partition}")
-        self.high_watermarks[partition] = result.high_watermark
         aborted = [AbortedTransaction(one.first_offset, one.producer_id) for one in result.aborted_transactions or ()]
-        fetched = self._read(partition, self.positions[partition], result.records, self._isolation_level, aborted)
-        self.positions[partition] = fetched.next_offset
+        fetched = self._read(partition, self._positions[partition], result.records, self._isolation_level, aborted)
+        self._positions[partition] = fetched.next_offset
         records: list[ConsumedRecord] = fetched.records
         return records
 
     async def _explain(self, partition: TopicPartition, error: BrokerError) -> ClientError:
-        """Out of range says only that; a reader needs to know what the range is, or that the topic went away."""
+        """The broker only says that an offset is out of range; a reader needs to know the range."""
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise await self.out_of_range(partition)
         return error
@@ -148,7 +282,7 @@ class PartitionFetcher:
         return OffsetOutOfRange(
             partition.topic,
             partition.partition,
-            self.positions[partition],
+            self._positions[partition],
             earliest[partition].offset,
             latest[partition].offset,
         )
@@ -163,7 +297,7 @@ class PartitionFetcher:
                 request_type.FetchTopic.FetchPartition(
                     partition=partition.partition,
                     current_leader_epoch=epoch,
-                    fetch_offset=self.positions[partition],
+                    fetch_offset=self._positions[partition],
                     partition_max_bytes=self._partition_max_bytes,
                 )
             )
@@ -176,7 +310,7 @@ class PartitionFetcher:
         )
 
 
-class AsyncPartitionReader(Lifetime):
+class AsyncPartitionReader(ClusterSession):
     """Reads the given partitions of topics.
 
     `records()` ends when it has caught up with the end the log had at its start, or follows for ever.
@@ -191,17 +325,11 @@ class AsyncPartitionReader(Lifetime):
         max_wait_ms: int = FETCH_MAX_WAIT_MS,
         **options: Any,
     ) -> None:
-        self._cluster = Cluster(bootstrap_servers, **options)
+        super().__init__(Cluster(bootstrap_servers, **options))
         self._isolation_level = isolation_level
         self._partition_max_bytes = partition_max_bytes
         self._max_wait_ms = max_wait_ms
         self._fetcher: PartitionFetcher | None = None
-
-    async def start(self) -> None:
-        await self._cluster.connect()
-
-    async def close(self) -> None:
-        await self._cluster.close()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
