@@ -72,10 +72,10 @@ class Dispatcher:
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
         routes = self._routes
-        if connection.guard is not None:
-            if connection.guard.takes(frame):
+        if connection.admission is not None:
+            if connection.admission.takes(frame):
                 return
-            if connection.guard.is_stranger:
+            if connection.admission.is_stranger:
                 routes = self._strangers_routes
         size = len(frame)
         if size < 8:
