@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from fencepost.broker.security.conversation import AuthenticationRefused
-from fencepost.broker.security.jwt import SignedTokens, TokenRefused, UnsecuredTokens, read_key_set
 from fencepost.broker.security.plain import PlainConversation, PlainUsers
 from fencepost.broker.security.principal_mapping import InvalidRule, PrincipalMapping
 from fencepost.broker.security.scram import Look, ScramConversation, decoy, looks_of
+from fencepost.broker.security.signed_tokens import KeysUnusable, SignedTokens, read_key_set
+from fencepost.broker.security.tokens import TokenRefused, UnsecuredTokens
 from fencepost.client.sasl import ScramConversation as ScramClient
 from fencepost.settings import InvalidSetting
 from fencepost.shell.issuer_keys import allowed_url
@@ -155,7 +157,9 @@ def public_keys() -> bytes:
 
 def token(header: dict[str, Any] | None = None, **changes: Any) -> str:
     claims = {"sub": "alice", "iss": "me", "aud": "kafka", "iat": NOW_MS // 1000 - 10, "exp": NOW_MS // 1000 + 600}
-    signed = f"{part({'alg': 'RS256', 'kid': 'k1'} | (header or {}))}.{part(claims | changes)}"
+    headers = {"alg": "RS256", "kid": "k1"} | (header or {})
+    present = {name: value for name, value in headers.items() if value is not None}
+    signed = f"{part(present)}.{part(claims | changes)}"
     return f"{signed}.{part(KEY.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
@@ -197,6 +201,157 @@ def test_a_good_token_names_its_user_and_its_end() -> None:
 def test_a_bad_token_is_refused(text: str) -> None:
     with pytest.raises(TokenRefused):
         validator().validate(text, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'["alg"]',
+        b'{"alg": 5, "kid": "k1"}',
+        b'{"alg": ["RS256"], "kid": "k1"}',
+        b'{"alg": "RS256", "kid": 7}',
+        b'{"alg": "RS256", "kid": {"a": 1}}',
+        b'{"alg": "RS256", "kid": "k1", "b64": false}',
+        b'{"alg": "RS256", "kid": "k1", "crit": 5}',
+        b'{"alg": "PS256", "kid": "k1"}',
+        b'{"alg": "ES256", "kid": "k1"}',
+        b'{"alg": "RS256", "kid": "k1", "jwk": {"kty": "oct", "k": "AAAA"}, "jku": 5}',
+        b"[" * 40_000,
+        b"\xff\xfe",
+        b"null",
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(header: bytes) -> None:
+    signed = f"{part(header)}.{token().split('.')[1]}"
+    text = f"{signed}.{part(KEY.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    with pytest.raises(TokenRefused):
+        validator().validate(text, NOW_MS)
+
+
+def test_a_header_may_say_more_than_is_needed() -> None:
+    azure = {"nonce": "abc", "x5t": "def", "typ": "JWT", "made-up": ["x" * 2_000]}
+    assert validator().validate(token(azure), NOW_MS).name == "alice"
+
+
+@pytest.mark.parametrize("claims", [b'"alice"', b"[1]", b"{", b"[" * 40_000])
+def test_signed_claims_that_are_no_object_are_refused(claims: bytes) -> None:
+    signed = f"{part({'alg': 'RS256', 'kid': 'k1'})}.{part(claims)}"
+    text = f"{signed}.{part(KEY.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    with pytest.raises(TokenRefused):
+        validator().validate(text, NOW_MS)
+
+
+def test_the_clock_of_the_issuer_may_be_a_little_off() -> None:
+    keys = read_key_set(public_keys())
+    lenient = SignedTokens(lambda: keys, lambda: None, clock_skew_ms=5_000)
+    second = NOW_MS // 1000
+    assert lenient.validate(token(exp=second - 4, iat=second - 60), NOW_MS).name == "alice"
+    assert lenient.validate(token(iat=second + 4, nbf=second + 5), NOW_MS).name == "alice"
+    for late in (token(exp=second - 5, iat=second - 60), token(iat=second + 6), token(nbf=second + 6)):
+        with pytest.raises(TokenRefused):
+            lenient.validate(late, NOW_MS)
+
+
+def test_the_claims_that_name_a_user_and_scopes_can_be_chosen() -> None:
+    keys = read_key_set(public_keys())
+    tokens = SignedTokens(lambda: keys, lambda: None, name_claim="email", scope_claim="scp")
+    assert tokens.validate(token(email="a@b", scp=["read"]), NOW_MS).name == "a@b"
+    for bad in (token(), token(email="a@b", scp=5), token(email=["a@b"])):
+        with pytest.raises(TokenRefused):
+            tokens.validate(bad, NOW_MS)
+
+
+def key_set(**changes: Any) -> dict[str, Any]:
+    (entry,) = json.loads(public_keys())["keys"]
+    return {name: value for name, value in (entry | changes).items() if value is not None}
+
+
+def test_a_key_is_used_only_for_its_own_id_and_algorithm() -> None:
+    asked_for: list[str] = []
+
+    def accepts(text: str, *entries: dict[str, Any]) -> bool:
+        keys = read_key_set(json.dumps({"keys": entries}).encode())
+        try:
+            SignedTokens(lambda: keys, lambda: asked_for.append(text)).validate(text, NOW_MS)
+        except TokenRefused:
+            return False
+        return True
+
+    anonymous = token({"kid": None})
+    assert accepts(token(), key_set(alg="RS256"))
+    assert accepts(token(), key_set(kid="other"), key_set())
+    assert accepts(anonymous, key_set())
+    assert not asked_for
+    assert not accepts(anonymous, key_set(), key_set(kid="other"))
+    assert not asked_for, "which key is meant cannot be told, however new the keys are"
+    assert not accepts(token(), key_set(alg="RS512"))
+    assert not accepts(token(), key_set(kid=None))
+    assert len(asked_for) == 2
+
+
+@pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])
+def test_tokens_signed_with_a_curve(curve: ec.EllipticCurve, algorithm: str) -> None:
+    key = ec.generate_private_key(curve)
+    numbers, size = key.public_key().public_numbers(), (curve.key_size + 7) // 8
+    entry = {
+        "kty": "EC",
+        "crv": {"ES256": "P-256", "ES384": "P-384"}[algorithm],
+        "kid": "k1",
+        "x": part(numbers.x.to_bytes(size, "big")),
+        "y": part(numbers.y.to_bytes(size, "big")),
+    }
+    keys = read_key_set(json.dumps({"keys": [entry]}).encode())
+    tokens = SignedTokens(lambda: keys, lambda: None)
+    signed = token({"alg": algorithm}).rpartition(".")[0]
+    der = key.sign(signed.encode(), ec.ECDSA({"ES256": hashes.SHA256(), "ES384": hashes.SHA384()}[algorithm]))
+    raw = b"".join(number.to_bytes(size, "big") for number in decode_dss_signature(der))
+    assert tokens.validate(f"{signed}.{part(raw)}", NOW_MS).name == "alice"
+    for wrong in (der, raw[:-1], b"\0" * len(raw), b""):
+        with pytest.raises(TokenRefused):
+            tokens.validate(f"{signed}.{part(wrong)}", NOW_MS)
+    with pytest.raises(TokenRefused):
+        tokens.validate(token(), NOW_MS)
+
+
+def test_keys_that_cannot_verify_a_signature_are_passed_over() -> None:
+    others = [
+        {"kty": "oct", "k": part(b"secret" * 8)},
+        {"kty": "OKP", "crv": "Ed25519", "x": part(bytes(32))},
+        key_set(use="enc"),
+        key_set(alg="PS256"),
+        {"kty": "made-up"},
+    ]
+    assert [key.kid for key in read_key_set(json.dumps({"keys": [*others, key_set()]}).encode())] == ["k1"]
+
+
+def test_a_private_key_that_was_published_is_used_as_a_public_one() -> None:
+    (key,) = read_key_set(json.dumps({"keys": [key_set(d=part(b"1"), p="?")]}).encode())
+    assert not key.is_private
+
+
+WEAK = rsa.generate_private_key(65537, 1024).public_key().public_numbers()
+
+
+# The library only warns about a weak key.
+@pytest.mark.filterwarnings("ignore:Key size should be")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b'{"keys": 5}',
+        b'{"keys": [5]}',
+        b'{"keys": []}',
+        b'{"keys": [{"kty": "oct", "k": "AAAA"}]}',
+        b'{"keys": [{"kty": "RSA"}]}',
+        b'{"keys": [{"kty": "RSA", "n": 5, "e": "AQAB"}]}',
+        b'{"keys": [{"kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA"}]}',
+        json.dumps({"keys": [key_set(n=part(WEAK.n.to_bytes(128, "big")))]}).encode(),
+    ],
+)
+def test_a_key_set_that_is_none_or_too_weak_is_refused(content: bytes) -> None:
+    with pytest.raises(KeysUnusable):
+        read_key_set(content)
 
 
 def test_unsigned_tokens_count_only_where_they_were_asked_for() -> None:

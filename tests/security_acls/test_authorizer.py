@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.broker.guards import all_guards
+from fencepost.broker.handler import Handler
+from fencepost.broker.handlers import all_handlers
+from fencepost.broker.rights import with_rights
 from fencepost.broker.security.access import VERDICTS_MAX, Access
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.principal import Principal
@@ -22,7 +24,7 @@ from fencepost.wire.acls import (
     ResourcePattern,
     ResourceType,
 )
-from fencepost.wire.catalog import API_VERSIONS
+from fencepost.wire.catalog import API_VERSIONS, ApiKey
 
 OP, ALLOW, DENY = AclOperation, AclPermissionType.ALLOW, AclPermissionType.DENY
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
@@ -206,11 +208,17 @@ def test_a_connection_that_names_ever_new_topics_is_not_remembered_for_it() -> N
     for n in range(2 * VERDICTS_MAX):
         access.may(OP.READ, TOPIC, f"topic-{n}")
     assert len(access._verdicts) <= VERDICTS_MAX
-    assert len(access._told) <= VERDICTS_MAX
+    assert len(access._reported) <= VERDICTS_MAX
 
 
-def test_every_api_has_a_guard() -> None:
-    assert all_guards().keys() >= API_VERSIONS.keys()
+def test_every_api_declares_its_rights() -> None:
+    assert with_rights(all_handlers(), Authorizer()).keys() == API_VERSIONS.keys()
+
+
+def test_an_api_that_declares_no_rights_is_not_served() -> None:
+    undeclared = Handler(lambda node, call, request: None)
+    with pytest.raises(AssertionError, match="no rights are declared for Produce"):
+        with_rights({ApiKey.PRODUCE: undeclared}, Authorizer())
 
 
 def test_filters_find_what_they_say() -> None:

@@ -1,4 +1,4 @@
-"""Holds a connection back until it has proved who it is: the seam between the dispatcher and the SASL state machine.
+"""Holds a connection back until it has proved who it is: between the dispatcher and the SASL state machine.
 
 While it lasts, requests are small, come one at a time and within a deadline. A failure is answered late, so that
 guessing is slow, and ends the connection. An authenticated connection without an end of its session is left alone.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Authentication:
-    """The guard of one connection of a SASL listener."""
+    """The admission of one connection of a SASL listener."""
 
     def __init__(
         self, node: "Node", connection: Connection, mechanisms: "Mapping[str, Mechanism]", request_max_bytes: int
@@ -31,7 +31,7 @@ class Authentication:
         self._usual_limits = (connection.request_max_bytes, connection.pipelined_requests_max)
         connection.request_max_bytes = min(request_max_bytes, connection.request_max_bytes)
         connection.pipelined_requests_max = 1
-        connection.guard = self
+        connection.admission = self
         connection.authentication = self
         connection.on_closed[self] = self._forget_deadline
         self._deadline: Timer | None = node.scheduler.call_later(
@@ -62,10 +62,10 @@ class Authentication:
         return False
 
     def handshake(self, call: Call, mechanism: str) -> Verdict:
-        # A session that goes on without an end had no guard: while it is renewed it has.
+        # While a session is renewed, one without an end is under admission again.
         verdict = self._sasl.handshake(call.version, mechanism)
         if not self._sasl.is_authenticated:
-            self._connection.guard = self
+            self._connection.admission = self
         return verdict
 
     def authenticate(self, content: bytes) -> Verdict:
@@ -93,7 +93,7 @@ class Authentication:
         connection.principal = self._sasl.principal
         connection.access = None
         connection.request_max_bytes, connection.pipelined_requests_max = self._usual_limits
-        connection.guard = self if self._sasl.has_session_end else None
+        connection.admission = self if self._sasl.has_session_end else None
 
     def _authenticate_bare(self, frame: memoryview) -> None:
         call = Call(self._connection, -1, 0, 0, None)

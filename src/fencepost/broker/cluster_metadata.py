@@ -186,6 +186,10 @@ class ClusterMetadata:
                 self._decoy_secret = secret  # the disk fails, which is told elsewhere; logins go on
         return self._decoy_secret
 
+    def name_by_id(self, topic_id: bytes) -> str | None:
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
     def leader_epoch(self, topic: Topic) -> int:
         return self.incarnation - topic.created_in
 

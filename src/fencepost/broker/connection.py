@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _PRODUCE = ApiKey.PRODUCE.value
 
 
-class Guard(Protocol):
-    """Stands before the dispatcher while a connection is not, or not for ever, trusted."""
+class Admission(Protocol):
+    """Decides which requests reach the dispatcher, as long as a connection has to log in, or to log in again."""
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client has not said who it is."""
+        """Whether the client has not proved yet who it is."""
 
     def takes(self, frame: memoryview) -> bool:
         """Whether a request was dealt with and goes no further."""
@@ -47,9 +47,9 @@ class Call:
     correlation_id: int
     client_id: str | None
     access: Access | None = None
-    """Whose rights the handler itself has to look at, where that cannot be done before."""
+    """The caller's rights, for handlers that check them. None: there is no authorizer, everything is allowed."""
     is_large: ClassVar[bool] = False
-    """Whether it was read in slices, and is to be served so."""
+    """Whether it was read in slices, and has to be served in slices."""
 
     @property
     def client_host(self) -> str:
@@ -77,9 +77,9 @@ class Connection:
         "_scheduler",
         "_write",
         "access",
+        "admission",
         "authentication",
         "close",
-        "guard",
         "is_closed",
         "listener_name",
         "number",
@@ -105,21 +105,21 @@ class Connection:
         request_max_bytes: int,
     ) -> None:
         self.number = number
-        """Accept number: a later connection has a higher one."""
+        """In the order of acceptance: a later connection has a higher number."""
         self.peer_host = peer_host
         self.listener_name = listener_name
         self.principal: Principal = ANONYMOUS
         self.access: Access | None = None
-        """What the principal may do, once it has asked for something and if there is an authorizer."""
+        """What the principal may do; made with the first request, if there is an authorizer."""
         self.close = close
         self.is_closed = False
         self.on_ready: Callable[[], None] | None = None
         self.on_closed: dict[object, Callable[[], None]] = {}
-        """What to let go of when the client is gone, by whatever waits."""
+        """What to release when the client is gone, by what waits."""
         self.pipelined_requests_max = pipelined_requests_max
         self.request_max_bytes = request_max_bytes
-        self.guard: Guard | None = None
-        """None on listeners that ask nobody, and once somebody has answered well."""
+        self.admission: Admission | None = None
+        """None on listeners that ask for no login, and after a login that does not expire."""
         self.authentication: Authentication | None = None
         self.software = ""
         self._scheduler = scheduler

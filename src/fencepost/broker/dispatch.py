@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Connection, LargeCall, Staged
 from fencepost.broker.events import HandlerFailed, MalformedRequest, TrailingBytesIgnored
+from fencepost.broker.handler import NEVER_SPLIT, Function, Handler
 from fencepost.broker.slices import FREED_AT_ONCE, Steps, entries_of, let_go
-from fencepost.broker.splitting import serve_in_parts, split_of
+from fencepost.broker.splitting import serve_in_parts
 from fencepost.promise import Promise
 from fencepost.wire.catalog import API_VERSIONS, ApiKey, is_flexible
 from fencepost.wire.codec import decode_in_steps, prefix_decoder
@@ -34,44 +35,12 @@ STRANGERS_ELEMENTS_MAX = 1_000
 # Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
 TRAILING_SOFTWARE_MAX = 100
 _API = struct.Struct(">HH")
-# What these have begun is dropped when the client is gone; anything else is carried out.
-_READING = frozenset(
-    {
-        ApiKey.FETCH,
-        ApiKey.LIST_OFFSETS,
-        ApiKey.METADATA,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.LIST_GROUPS,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        ApiKey.DESCRIBE_ACLS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_LOG_DIRS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.DESCRIBE_TRANSACTIONS,
-        ApiKey.LIST_TRANSACTIONS,
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    }
-)
-
-
-class Handler(NamedTuple):
-    function: "Callable[[Node, Call, Any], Any]"
-    """Returns the response message, a Promise of it, a generator that returns one of these in the end, or None where
-    the request wants no answer."""
-    pipelined: bool = False
-    """The handler has passed its append point when it returns: the connection's next request may start."""
 
 
 class _Route(NamedTuple):
     """How one API is read in one version, and who handles it."""
 
-    function: "Callable[[Node, Call, Any], Any]"
+    function: Function
     pipelined: bool
     has_header_tags: bool
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
@@ -103,10 +72,10 @@ class Dispatcher:
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
         routes = self._routes
-        if connection.guard is not None:
-            if connection.guard.takes(frame):
+        if connection.admission is not None:
+            if connection.admission.takes(frame):
                 return
-            if connection.guard.is_stranger:
+            if connection.admission.is_stranger:
                 routes = self._strangers_routes
         size = len(frame)
         if size < 8:
@@ -188,7 +157,7 @@ class Dispatcher:
                 answer.then(reply.resolve)
                 answer.then(lambda _: appended.resolve(None))
 
-        is_wanted = (lambda: not connection.is_closed) if call.api_key in _READING else None
+        is_wanted = (lambda: not connection.is_closed) if self._handlers[call.api_key].reads_only else None
         try:
             result = self._slices.run(steps, failed, is_wanted)
         except Exception as error:
@@ -219,12 +188,12 @@ class Dispatcher:
         self.calls[call.api_key] += 1
         yield None
         entries += entries_of(request)
-        split = split_of(call.api_key, request)
+        shape = self._handlers[call.api_key].shape_of(request)
         answer: Any
-        if split is None:
+        if shape is None or shape.part_entries == NEVER_SPLIT:
             answer = route.function(self._node, call, request)
         else:
-            answer = yield from serve_in_parts(split, request, partial(route.function, self._node, call))
+            answer = yield from serve_in_parts(shape, request, partial(route.function, self._node, call))
         return (yield from self._served(call, route.pipelined, answer))
 
     def _served(self, call: Call, pipelined: bool, answer: Any) -> "Steps[Promise[Any] | Staged]":

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fencepost.broker import guards, handlers
+from fencepost.broker import handlers
 from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
@@ -34,6 +34,7 @@ from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.partition import Durability, Partition
+from fencepost.broker.rights import with_rights
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
@@ -131,9 +132,7 @@ class Node:
                 allow_if_no_acl=self.config.allow_everyone_if_no_acl_found,
             )
         served = handlers.all_handlers()
-        self._dispatcher = Dispatcher(
-            self, served if self.authorizer is None else guards.guarded(served, self.authorizer)
-        )
+        self._dispatcher = Dispatcher(self, served if self.authorizer is None else with_rights(served, self.authorizer))
         self._securities: dict[str, ListenerSecurity] = {}
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._connections = 0

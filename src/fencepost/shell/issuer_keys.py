@@ -9,11 +9,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.security.jwt import Key, KeysUnusable, read_key_set
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.settings import InvalidSetting
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.signed_tokens import Key
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -69,12 +71,13 @@ def allowed_url(url: str, allowed: tuple[str, ...]) -> str:
     return url
 
 
-def fetch_keys(url: str) -> tuple[bytes, list[Key]]:
+def fetch_keys(url: str) -> "tuple[bytes, list[Key]]":
+    # Needs packages of the extra `security`; a listener that takes signed tokens has made sure that they are there.
+    from fencepost.broker.security.signed_tokens import KeysUnusable, read_key_set
+
     try:
         content = _fetch(url)
         return content, read_key_set(content)
-    except ImportError:
-        raise InvalidSetting("signed tokens need the package cryptography: pip install 'fencepost[security]'") from None
     except (OSError, KeysUnusable, ValueError) as error:
         raise InvalidSetting(f"cannot get the keys of the issuer of tokens from {url}: {error}") from None
 

@@ -367,7 +367,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def _request_limit(self) -> str:
-        is_trusted = self._connection is None or self._connection.guard is None
+        is_trusted = self._connection is None or self._connection.admission is None
         return "socket.request.max.bytes" if is_trusted else "sasl.server.max.receive.size"
 
     def _make_room(self) -> None:

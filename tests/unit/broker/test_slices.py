@@ -151,7 +151,7 @@ def test_tagged_fields_are_counted_like_entries(machine: SimulatedNode, is_stran
     for count, is_taken in ((limit, True), (limit + 1, False)):
         socket = machine.connect()
         if is_stranger:
-            socket._connection.guard = Stranger()
+            socket._connection.admission = Stranger()
         socket.expect(1, ApiKey.API_VERSIONS, 3)
         socket.send_frame(with_tags(count))
         machine.scheduler.run_ready()

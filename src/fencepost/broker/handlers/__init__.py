@@ -1,11 +1,11 @@
-"""One file per family of APIs; each says in `HANDLERS` which keys it serves."""
+"""One file per API or family of APIs. Each declares its APIs in `HANDLERS` (`broker/handler.py`)."""
 
 from typing import TYPE_CHECKING
 
 from fencepost.wire.catalog import ApiKey
 
 if TYPE_CHECKING:
-    from fencepost.broker.dispatch import Handler
+    from fencepost.broker.handler import Handler
 
 
 def all_handlers() -> "dict[ApiKey, Handler]":
@@ -14,12 +14,14 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         api_versions,
         cluster,
         configs,
+        describe_producers,
         fetch,
+        group_offsets,
         groups,
+        init_producer_id,
         metadata,
         offsets_for,
         produce,
-        producers,
         quotas,
         replica_placement,
         sasl,
@@ -33,12 +35,14 @@ def all_handlers() -> "dict[ApiKey, Handler]":
         api_versions,
         cluster,
         configs,
+        describe_producers,
         fetch,
+        group_offsets,
         groups,
+        init_producer_id,
         metadata,
         offsets_for,
         produce,
-        producers,
         quotas,
         replica_placement,
         sasl,

@@ -1,7 +1,8 @@
-"""DescribeAcls (1-3), CreateAcls (1-3), DeleteAcls (1-3); without an authorizer they answer SECURITY_DISABLED.
+"""DescribeAcls (1-3), CreateAcls (1-3), DeleteAcls (1-3): the rules of the authorizer.
 
-A request's rules are written together and count when they are durable. A rule that is there already is made again
-without complaint; a filter that finds nothing deletes nothing.
+The versions differ only in their encoding. Describing needs DESCRIBE on the cluster, changing ALTER. Without an
+authorizer all three answer SECURITY_DISABLED. The rules of a request are written together and count when they are
+durable. Creating a rule that exists succeeds; a filter that matches nothing deletes nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Handler, Shape
+from fencepost.broker.rights import OnCluster
 from fencepost.wire.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 NO_AUTHORIZER = "No Authorizer is configured."
 
 _Resource = DescribeAclsResponse.DescribeAclsResource
+_Creation = CreateAclsResponse.AclCreationResult
 _FilterResult = DeleteAclsResponse.DeleteAclsFilterResult
 
 
@@ -65,15 +68,14 @@ def describe_acls(node: Node, call: Call, request: DescribeAclsRequest) -> Descr
 
 
 def create_acls(node: Node, call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
-    result = CreateAclsResponse.AclCreationResult
     response = CreateAclsResponse()
     if node.authorizer is None:
-        refused = result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        refused = _Creation(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         response.results = [refused for _ in request.creations]
         return response
     new: dict[AclBinding, None] = {}
     for creation in request.creations:
-        one = result(error_message=None)
+        one = _Creation(error_message=None)
         response.results.append(one)
         try:
             binding = _binding(creation)
@@ -175,7 +177,25 @@ def _invalid(message: str) -> KafkaError:
 
 
 HANDLERS = {
-    ApiKey.DESCRIBE_ACLS: Handler(describe_acls),
-    ApiKey.CREATE_ACLS: Handler(create_acls),
-    ApiKey.DELETE_ACLS: Handler(delete_acls),
+    ApiKey.DESCRIBE_ACLS: Handler(describe_acls, reads_only=True, needs=(OnCluster(AclOperation.DESCRIBE),)),
+    ApiKey.CREATE_ACLS: Handler(
+        create_acls,
+        shapes=(
+            Shape("creations", "results", ("resource_name",), part_entries=JOURNAL_PART_ENTRIES, answer=_Creation),
+        ),
+        needs=(OnCluster(AclOperation.ALTER),),
+    ),
+    ApiKey.DELETE_ACLS: Handler(
+        delete_acls,
+        shapes=(
+            Shape(
+                "filters",
+                "filter_results",
+                ("resource_name_filter",),
+                part_entries=JOURNAL_PART_ENTRIES,
+                answer=_FilterResult,
+            ),
+        ),
+        needs=(OnCluster(AclOperation.ALTER),),
+    ),
 }

@@ -1,13 +1,15 @@
-"""ApiVersions (0-4): what we speak, with the finalized features from v3.
+"""ApiVersions (0-4): the APIs and versions that this broker speaks. Open to everybody.
 
-An unknown version of this call is answered by the dispatcher.
+From v3 on the client names its software, and the answer has the supported and finalized features. A request in an
+unknown version is answered by the dispatcher.
 """
 
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import Handler
+from fencepost.broker.rights import OPEN
 from fencepost.wire.catalog import ADVERTISED_MINIMUM, ApiKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -54,4 +56,4 @@ def api_versions(node: "Node", call: Call, request: ApiVersionsRequest) -> ApiVe
     )
 
 
-HANDLERS = {ApiKey.API_VERSIONS: Handler(api_versions)}
+HANDLERS = {ApiKey.API_VERSIONS: Handler(api_versions, needs=OPEN)}

@@ -1,11 +1,18 @@
-"""UpdateFeatures (0-2, for transaction.version) and DescribeLogDirs (1-5)."""
+"""UpdateFeatures (0-2) and DescribeLogDirs (1-5).
+
+UpdateFeatures needs ALTER on the cluster and changes transaction.version. It is all or nothing: the first error is the
+answer. A v0 request allows a downgrade by a flag, a later one by its upgrade type. DescribeLogDirs needs DESCRIBE on
+the cluster; without topics it describes all of them, and from v4 on it tells how large the disk is.
+"""
 
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import SUPPORTED_FEATURES
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import Handler
+from fencepost.broker.rights import OnCluster
 from fencepost.broker.slices import Steps
+from fencepost.wire.acls import AclOperation
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -111,4 +118,7 @@ def describe_log_dirs(node: "Node", call: Call, request: DescribeLogDirsRequest)
     )
 
 
-HANDLERS = {ApiKey.UPDATE_FEATURES: Handler(update_features), ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs)}
+HANDLERS = {
+    ApiKey.UPDATE_FEATURES: Handler(update_features, needs=(OnCluster(AclOperation.ALTER),)),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs, reads_only=True, needs=(OnCluster(AclOperation.DESCRIBE),)),
+}

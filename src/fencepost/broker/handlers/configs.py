@@ -1,22 +1,28 @@
 """DescribeConfigs (1-4), AlterConfigs (0-2), IncrementalAlterConfigs (0-1), ListConfigResources (0-1).
 
 Resources are topics, this broker (its id) and all brokers (the empty name). A topic setting falls back on the broker's
-setting of the same meaning; the answer names where each value comes from, as Kafka does: a setting without a default
-has no value, and what was given at the start is shown however it was given. Groups and subscriptions to client metrics
-have no settings here: describing one shows none, and none can be set.
+setting of the same meaning. As in Kafka, the answer names where each value comes from, a setting without a default has
+no value, and a setting that was given at the start is shown as it was given. Groups and subscriptions to client metrics
+have no settings here: describing one shows none, and none can be set. Settings have types and documentation from
+DescribeConfigs v3 on; ListConfigResources v0 lists subscriptions to client metrics only.
+
+Describing needs DESCRIBE_CONFIGS on the topic or group, altering ALTER_CONFIGS. For everything else the right is one on
+the cluster, also for listing. The journal of causes (`causes.py`), a kind of resource that only Fencepost has, needs
+DESCRIBE on the transactional id that it is asked about, or on the cluster.
 """
 
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Handler, Shape
 from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
+from fencepost.broker.rights import Each, OnCluster, Repeated, Resource
 from fencepost.broker.topic_names import check_topic_name
 from fencepost.config import (
     BROKER_DEFAULT_OF,
@@ -32,6 +38,7 @@ from fencepost.config import (
 )
 from fencepost.security_config import LISTENER_PREFIX, unprefixed
 from fencepost.settings import InvalidSetting, Setting
+from fencepost.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -66,6 +73,9 @@ _TYPE_CODES = {
 # How Kafka names them where they are described and where they are altered.
 _WITHOUT_SETTINGS = {CLIENT_METRICS: ("Client metrics subscription", "client metrics"), GROUP: ("Group", "group")}
 
+# The description of one resource is large.
+DESCRIBED_PART_ENTRIES = 4
+
 _Layer = tuple[str, str, int]
 """A name, the value under it, and where that comes from."""
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -75,7 +85,7 @@ _Synonym = _Config.DescribeConfigsSynonym
 
 def describe_configs(node: "Node", call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
-    # Named twice is answered once: each is a large answer to a small question.
+    # A resource that is named twice is answered once: its answer is large.
     wanted_resources = {(each.resource_type, each.resource_name): each for each in request.resources}
     for resource in wanted_resources.values():
         result = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -373,9 +383,54 @@ def list_config_resources(node: "Node", call: Call, request: ListConfigResources
     )
 
 
+def _needed(
+    operation: AclOperation,
+    node: "Node",
+    call: Call,
+    resource: DescribeConfigsRequest.DescribeConfigsResource
+    | AlterConfigsRequest.AlterConfigsResource
+    | IncrementalAlterConfigsRequest.AlterConfigsResource,
+) -> Resource | None:
+    """None for a kind of resource that the handler refuses."""
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC:
+        return operation, ResourceType.TOPIC, name
+    if kind == GROUP:
+        return operation, ResourceType.GROUP, name
+    if kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS):
+        return operation, ResourceType.CLUSTER, CLUSTER_NAME
+    if kind == CAUSES and name:
+        return AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
+    if kind == CAUSES:
+        return AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+    return None
+
+
+_NAMED_BY = ("resource_type", "resource_name")
+_ALTERED = Shape(
+    "resources",
+    "responses",
+    _NAMED_BY,
+    part_entries=JOURNAL_PART_ENTRIES,
+    answer=AlterConfigsResponse.AlterConfigsResourceResponse,
+)
+
 HANDLERS = {
-    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs),
-    ApiKey.ALTER_CONFIGS: Handler(alter_configs),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs),
-    ApiKey.LIST_CONFIG_RESOURCES: Handler(list_config_resources),
+    ApiKey.DESCRIBE_CONFIGS: Handler(
+        describe_configs,
+        reads_only=True,
+        shapes=(Shape("resources", "results", _NAMED_BY, part_entries=DESCRIBED_PART_ENTRIES, answer=_Result),),
+        needs=(Each(partial(_needed, AclOperation.DESCRIBE_CONFIGS), repeated=Repeated.ANSWERED_ONCE),),
+    ),
+    ApiKey.ALTER_CONFIGS: Handler(
+        alter_configs, shapes=(_ALTERED,), needs=(Each(partial(_needed, AclOperation.ALTER_CONFIGS)),)
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(
+        incremental_alter_configs,
+        shapes=(_ALTERED._replace(answer=IncrementalAlterConfigsResponse.AlterConfigsResourceResponse),),
+        needs=(Each(partial(_needed, AclOperation.ALTER_CONFIGS)),),
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: Handler(
+        list_config_resources, reads_only=True, needs=(OnCluster(AclOperation.DESCRIBE_CONFIGS),)
+    ),
 }

@@ -1,6 +1,8 @@
 """Fetch (4-18): whole batches up to the high watermark or the last stable offset; parked until there is enough to read.
 
-Sessions from v7, leader epochs from v9, diverging epochs from v12, topic ids instead of names from v13.
+Sessions come from v7 on, leader epochs from v9, diverging epochs from v12, topic ids instead of names from v13, and a
+field of its own for the id of a follower from v15. A consumer needs READ on each topic; it is checked at every reading,
+because a session and a parked fetch may outlive the right. A follower needs CLUSTER_ACTION on the cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
 from fencepost.broker.fetch_sessions import FetchSession, Wanted, wanted_of
+from fencepost.broker.handler import NEVER_SPLIT, Handler, Shape
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _TopicResponse = FetchResponse.FetchableTopicResponse
 _PartitionData = _TopicResponse.PartitionData
 READ_COMMITTED = 1
+REPLICA_STATE_VERSION = 15
 T = TypeVar("T")
 
 
@@ -184,7 +187,6 @@ class _Attempt:
         return partition
 
     def _check_readable(self, access: Access, wanted: Wanted) -> None:
-        """At every reading, since a session and a parked fetch may outlive the right to read."""
         name = wanted.topic
         if self.session.uses_topic_ids:
             topic = self.node.metadata.topics_by_id.get(wanted.topic_id)
@@ -335,9 +337,6 @@ class _ParkedFetch:
         self._attempt.call.connection.on_closed.pop(self, None)
 
 
-HANDLERS = {ApiKey.FETCH: Handler(fetch)}
-
-
 def _past_empty_batches(
     log: PartitionLog, found: ReadResult, max_bytes: int, upper_bound: int, at_least_one_batch: bool
 ) -> ReadResult:
@@ -357,3 +356,38 @@ def _past_empty_batches(
             break
         found = following
     return found
+
+
+# What is declared
+
+
+def _may_follow(access: Access, call: Call, request: FetchRequest) -> ErrorCode:
+    """A client that claims to be a follower is not believed without the right to be one (CVE-2018-1288)."""
+    is_old = call.version < REPLICA_STATE_VERSION
+    replica_id = request.replica_id if is_old else request.replica_state.replica_id
+    if replica_id < 0:
+        return ErrorCode.NONE
+    if not access.may_cluster(AclOperation.CLUSTER_ACTION):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    # A follower reads every topic.
+    call.access = None
+    return ErrorCode.NONE
+
+
+_SHAPE = Shape(
+    "topics",
+    "responses",
+    ("topic", "topic_id"),
+    Shape(
+        "partitions",
+        "partitions",
+        ("partition",),
+        answer=_PartitionData,
+        answer_keys=("partition_index",),
+        on_error={"high_watermark": -1, "records": b""},
+    ),
+    part_entries=NEVER_SPLIT,
+    answer=_TopicResponse,
+)
+
+HANDLERS = {ApiKey.FETCH: Handler(fetch, reads_only=True, shapes=(_SHAPE,), needs=(_may_follow,))}

@@ -1,11 +1,18 @@
-"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4): which offset belongs to a time, an end, or a leader epoch."""
+"""ListOffsets (1-11) and OffsetForLeaderEpoch (2-4): the offset that belongs to a time, an end, or a leader epoch.
+
+Both need DESCRIBE on each topic. OffsetForLeaderEpoch was once a call between brokers: CLUSTER_ACTION on the cluster
+is enough, too. ListOffsets knows isolation levels from v2, leader epochs from v4, and the special times that
+`_FIRST_VERSION_OF` lists.
+"""
 
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import Handler, Shape
 from fencepost.broker.handlers.fetch import READ_COMMITTED
 from fencepost.broker.partition import Partition
+from fencepost.broker.rights import each
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -21,8 +28,10 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
-_OffsetResponse = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
-_EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset
+_OffsetTopic = ListOffsetsResponse.ListOffsetsTopicResponse
+_OffsetResponse = _OffsetTopic.ListOffsetsPartitionResponse
+_EpochTopic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_EpochEnd = _EpochTopic.EpochEndOffset
 
 
 def list_offsets(node: "Node", call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -42,10 +51,7 @@ def list_offsets(node: "Node", call: Call, request: ListOffsetsRequest) -> ListO
             except KafkaError as error:
                 result.error_code = error.code
     return ListOffsetsResponse(
-        topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(results.values()))
-            for name, results in topics.items()
-        ]
+        topics=[_OffsetTopic(name=name, partitions=list(results.values())) for name, results in topics.items()]
     )
 
 
@@ -92,13 +98,49 @@ def offset_for_leader_epoch(
                 result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
             except KafkaError as error:
                 result.error_code = error.code
-        response.topics.append(
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=results)
-        )
+        response.topics.append(_EpochTopic(topic=topic.topic, partitions=results))
     return response
 
 
 HANDLERS = {
-    ApiKey.LIST_OFFSETS: Handler(list_offsets),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(offset_for_leader_epoch),
+    ApiKey.LIST_OFFSETS: Handler(
+        list_offsets,
+        reads_only=True,
+        shapes=(
+            Shape(
+                "topics",
+                "topics",
+                ("name",),
+                Shape(
+                    "partitions",
+                    "partitions",
+                    ("partition_index",),
+                    answer=_OffsetResponse,
+                    on_error={"timestamp": -1, "offset": -1, "leader_epoch": -1},
+                ),
+                answer=_OffsetTopic,
+            ),
+        ),
+        needs=(each(AclOperation.DESCRIBE, ResourceType.TOPIC, "name"),),
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(
+        offset_for_leader_epoch,
+        reads_only=True,
+        shapes=(
+            Shape(
+                "topics",
+                "topics",
+                ("topic",),
+                Shape(
+                    "partitions",
+                    "partitions",
+                    ("partition",),
+                    answer=_EpochEnd,
+                    on_error={"leader_epoch": -1, "end_offset": -1},
+                ),
+                answer=_EpochTopic,
+            ),
+        ),
+        needs=(each(AclOperation.DESCRIBE, ResourceType.TOPIC, "topic", instead=AclOperation.CLUSTER_ACTION),),
+    ),
 }

@@ -1,6 +1,9 @@
 """Produce (3-13): append one batch per partition, answer when it is as durable as `acks` asks.
 
-Topic ids instead of names from v13; error messages and record errors from v8; the current leader from v10.
+Needs WRITE on each topic, and for transactional batches WRITE on the transactional id. Errors of single records and
+messages come from v8 on, the current leader from v10, TRANSACTION_ABORTABLE from v11. From v12 on the broker adds
+partitions to the transaction, and from v13 on topics have ids instead of names.
+
 Where a topic's settings ask for it, batches are opened before they are appended: decompressed and compressed in helper
 threads, their records checked in slices. What one request may have opened is bounded.
 """
@@ -12,10 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call, Staged
-from fencepost.broker.dispatch import Handler
 from fencepost.broker.events import BatchRefused, DuplicateBatch
+from fencepost.broker.handler import Handler, Shape
 from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse, lost, refusal
 from fencepost.broker.partition import Partition
+from fencepost.broker.rights import each, end_unanswered
+from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
@@ -24,6 +29,7 @@ from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid
 from fencepost.log.validation import needs_opening, open_in_steps, opens_records
 from fencepost.promise import Promise
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
@@ -97,11 +103,11 @@ def _produce(
 ) -> ProduceResponse | Promise[ProduceResponse] | Staged | None:
     if request.transactional_id is None:
         if transactional:
-            return refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _refuse_all(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif len({header.producer_id for _, header in transactional}) > 1:
-        return refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return _refuse_all(call, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.acks not in _ACKS:
-        return refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     if not transactional:
         return _append(node, call, request, batches, {}, opened)
     assert request.transactional_id is not None
@@ -278,7 +284,7 @@ def _append(
                 waiting.append((partition, appended, answers, len(answers) - 1))
     if acks == ACKS_NONE:
         if has_error:
-            refuse_silently(call)
+            end_unanswered(call)
         return None
     # With acks=1, too: acknowledged means durable, and whoever asks for the end of the log next finds the record there.
     return _when_all_durable(response, waiting) if waiting else response
@@ -359,11 +365,11 @@ def _note_refusals(verdicts: Verdicts, errors: Mapping[TopicPartition, ErrorCode
         return
     for key, code in errors.items():
         if code is not ErrorCode.NONE:
-            verdicts[key] = KafkaError(_told(code, version), f"the transaction coordinator answered {code.name}")
+            verdicts[key] = KafkaError(_error_for(code, version), f"the transaction coordinator answered {code.name}")
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What a producer is told of the coordinator's answer: an error that it knows what to do with."""
+def _error_for(code: ErrorCode, version: int) -> ErrorCode:
+    """The error that a producer gets for the coordinator's: one that it knows what to do with."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
         return ErrorCode.INVALID_TXN_STATE
     if code in _COORDINATOR_AWAY or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
@@ -404,36 +410,11 @@ def _tell_duplicate(node: Node, partition: Partition, header: BatchHeader | None
     )
 
 
-def carries_transactional_records(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None and has_transactional_records(data.records):
-                return True
-    return False
-
-
-def refuse_silently(call: Call) -> None:
-    """Nobody reads an answer to acks=0; a closed connection is the only way to tell, as in Kafka."""
-    call.connection.close("a batch sent with acks=0 was refused")
-
-
-def refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
-    if request.acks == ACKS_NONE:
-        refuse_silently(call)
+def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    if not _is_answered(request):
+        end_unanswered(call)
         return None
-    response = ProduceResponse()
-    for topic in request.topic_data:
-        response.responses.append(
-            TopicResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionResponse(index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1)
-                    for data in topic.partition_data
-                ],
-            )
-        )
-    return response
+    return ProduceResponse(responses=_SHAPE.refusals(request.topic_data, code))
 
 
 def _name_of(node: Node, topic_id: bytes) -> str:
@@ -470,4 +451,50 @@ def _tell_refusal(
     )
 
 
-HANDLERS = {ApiKey.PRODUCE: Handler(produce, pipelined=True)}
+# What is declared
+
+
+def _is_answered(request: ProduceRequest) -> bool:
+    return request.acks != ACKS_NONE
+
+
+def _may_write_transactions(access: Access, call: Call, request: ProduceRequest) -> ErrorCode:
+    """Every batch counts, not only the first; and without an id nobody owns a transaction (CVE-2018-17196)."""
+    if not any(
+        has_transactional_records(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    ):
+        return ErrorCode.NONE
+    name = request.transactional_id
+    is_allowed = name is not None and access.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    return ErrorCode.NONE if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+_SHAPE = Shape(
+    "topic_data",
+    "responses",
+    ("name", "topic_id"),
+    Shape(
+        "partition_data",
+        "partition_responses",
+        ("index",),
+        answer=PartitionResponse,
+        on_error={"base_offset": -1, "log_append_time_ms": -1, "error_message": None},
+    ),
+    answer=TopicResponse,
+)
+
+HANDLERS = {
+    ApiKey.PRODUCE: Handler(
+        produce,
+        pipelined=True,
+        shapes=(_SHAPE,),
+        needs=(
+            _may_write_transactions,
+            each(AclOperation.WRITE, ResourceType.TOPIC, "name", topic_id_version=TOPIC_ID_VERSION),
+        ),
+        is_answered=_is_answered,
+    )
+}

@@ -1,4 +1,4 @@
-"""Handlers that only route: a coordinator's method answers, the connection is closed where it says so."""
+"""Functions of handlers whose requests a coordinator answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call
 from fencepost.broker.coordinator_host import CoordinatorHost
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import Function
 from fencepost.broker.slices import Steps
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.transactions.ghosts import DropConnection
@@ -27,21 +27,22 @@ def caller_of(call: Call) -> Caller:
     return _new_tuple(Caller, (call.client_id or "", connection.peer_host, connection.number))
 
 
-def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, *, pipelined: bool = False) -> Handler:
-    """A handler that hands the request to a coordinator's method."""
+def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> Function:
+    """Hands the request to a coordinator's method."""
 
     def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)
         answer = method(host.coordinator, request, call.version, caller_of(call), host.now())
         return answer.value if answer.done else answer
 
-    return Handler(handle, pipelined)
+    return handle
 
 
 def routed_or_dropped(
     host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, in_steps: MethodInSteps | None = None
-) -> Handler:
-    """The same, for calls that a ghost may send: those get no answer, and their connection ends.
+) -> Function:
+    """The same for calls that may come late, on a connection that the client has replaced: those get no answer, and
+    the connection is closed.
 
     `in_steps` is the method for large requests, where they may take long."""
 
@@ -57,7 +58,7 @@ def routed_or_dropped(
                 return message
         return _unless_dropped(call, answer)
 
-    return Handler(handle)
+    return handle
 
 
 def _sliced_unless_dropped(call: Call, steps: Steps[Any]) -> Steps[Any]:

@@ -1,9 +1,14 @@
-"""SaslHandshake (0-1) and SaslAuthenticate (0-2). What may be asked when is decided in `security/sasl_server.py`."""
+"""SaslHandshake (0-1) and SaslAuthenticate (0-2): how a connection proves who it is. Open to everybody.
+
+Which of them may come when is decided in `security/sasl_server.py`. From v1 on the answer to SaslAuthenticate has the
+lifetime of the session. After SaslHandshake v0 the mechanism's messages come without headers (`authentication.py`).
+"""
 
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import Handler
+from fencepost.broker.rights import OPEN
 from fencepost.broker.security.sasl_server import ILLEGAL_STATE
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
@@ -49,6 +54,6 @@ def sasl_authenticate(
 
 
 HANDLERS = {
-    ApiKey.SASL_HANDSHAKE: Handler(sasl_handshake),
-    ApiKey.SASL_AUTHENTICATE: Handler(sasl_authenticate),
+    ApiKey.SASL_HANDSHAKE: Handler(sasl_handshake, needs=OPEN),
+    ApiKey.SASL_AUTHENTICATE: Handler(sasl_authenticate, needs=OPEN),
 }

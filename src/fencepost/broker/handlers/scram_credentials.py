@@ -1,14 +1,17 @@
 """DescribeUserScramCredentials (0) and AlterUserScramCredentials (0): KIP-554.
 
-A client sends a salted password, never the password itself; what is kept can check a proof and cannot make one.
+Describing needs DESCRIBE on the cluster, altering ALTER. A client sends a salted password, never the password itself.
+What the broker keeps can check a proof but cannot make one.
 """
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import MESSAGES, Handler, Shape
+from fencepost.broker.rights import OnCluster
 from fencepost.broker.slices import Steps
+from fencepost.wire.acls import AclOperation
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -39,7 +42,7 @@ def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     credentials = node.metadata.scram_credentials
     if not request.users:
-        # Whom it names is in the order of the names, as Kafka does it.
+        # Sorted by name, as Kafka does it.
         return DescribeUserScramCredentialsResponse(results=[_described(node, user) for user in sorted(credentials)])
     results = []
     counts = Counter(user.name for user in request.users)
@@ -140,7 +143,33 @@ def _change(
     return mechanism, credential_of(mechanism, salted, salt, wanted.iterations)
 
 
+def _not_described(
+    call: Call, request: DescribeUserScramCredentialsRequest, error: ErrorCode
+) -> DescribeUserScramCredentialsResponse:
+    message = MESSAGES[error]
+    nobody = _Described(error_code=error, error_message=message)
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=message, results=[nobody])
+
+
+def _not_altered(
+    call: Call, request: AlterUserScramCredentialsRequest, error: ErrorCode
+) -> AlterUserScramCredentialsResponse:
+    """Each user gets the error once, however many changes there were to it."""
+    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    return AlterUserScramCredentialsResponse(
+        results=[_Altered(user=user, error_code=error, error_message=MESSAGES[error]) for user in users]
+    )
+
+
 HANDLERS = {
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(describe_user_scram_credentials),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Handler(alter_user_scram_credentials),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(
+        describe_user_scram_credentials,
+        reads_only=True,
+        shapes=(Shape("users", "results", ("name",)),),
+        needs=(OnCluster(AclOperation.DESCRIBE),),
+        on_error=_not_described,
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Handler(
+        alter_user_scram_credentials, needs=(OnCluster(AclOperation.ALTER),), on_error=_not_altered
+    ),
 }

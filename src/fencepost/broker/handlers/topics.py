@@ -1,17 +1,30 @@
 """CreateTopics (2-7), DeleteTopics (1-6), CreatePartitions (0-3), DeleteRecords (0-2).
 
-With one broker, ListPartitionReassignments (0) and ElectLeaders (0-2) have nothing to do and say so.
+CreateTopics needs CREATE on the topic or on the cluster; from v5 on it answers with the settings of the new topic, to
+callers with DESCRIBE_CONFIGS on it. DeleteTopics needs DELETE on the topic or on the cluster; from v6 on a topic may be
+named by its id, and its name is told only to callers with DESCRIBE on it. CreatePartitions needs ALTER, and
+DeleteRecords DELETE, on each topic.
 """
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import (
+    JOURNAL_PART_ENTRIES,
+    MESSAGES,
+    NEVER_SPLIT,
+    WRITTEN_PART_ENTRIES,
+    Handler,
+    Shape,
+)
+from fencepost.broker.rights import IN_HANDLER, Repeated, each
+from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
 from fencepost.config import check_served, topic_config, topic_settings
 from fencepost.settings import InvalidSetting
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -23,21 +36,17 @@ from fencepost.wire.messages import (
     DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-_ELECTION_TYPES = (0, 1)
-"""Preferred and unclean."""
 _CreateResult = CreateTopicsResponse.CreatableTopicResult
 _Creatable = CreateTopicsRequest.CreatableTopic
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 _GrowResult = CreatePartitionsResponse.CreatePartitionsTopicResult
+_RecordsTopic = DeleteRecordsResponse.DeleteRecordsTopicResult
+_RecordsPartition = _RecordsTopic.DeleteRecordsPartitionResult
 NO_TOPIC_ID = bytes(16)
 # As in Kafka, where a request may not lead to more records in the metadata log: all of it happens at once.
 CHANGES_PER_REQUEST_MAX = 10_000
@@ -69,7 +78,7 @@ def create_topics(node: "Node", call: Call, request: CreateTopicsRequest) -> Ste
                 )
             continue
         try:
-            response.topics.append((yield from _create(node, wanted, request.validate_only)))
+            response.topics.append((yield from _create(node, call, wanted, request.validate_only)))
         except KafkaError as error:
             response.topics.append(_refused(wanted.name, error))
     return response
@@ -96,7 +105,7 @@ def _refused(name: str, error: KafkaError) -> _CreateResult:
     )
 
 
-def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> Steps[_CreateResult]:
+def _create(node: "Node", call: Call, wanted: _Creatable, validate_only: bool) -> Steps[_CreateResult]:
     check_topic_name(wanted.name)
     if wanted.name in node.metadata.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
@@ -120,6 +129,18 @@ def _create(node: "Node", wanted: _Creatable, validate_only: bool) -> Steps[_Cre
         topic = node.metadata.draft_topic(wanted.name, partition_count, overrides)
     else:
         topic = yield from node.create_topic_in_steps(wanted.name, partition_count, overrides)
+    if call.access is not None and not call.access.could(
+        AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name
+    ):
+        return _CreateResult(
+            name=wanted.name,
+            error_message=None,
+            topic_id=topic.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
     configs = [
         _CreateResult.CreatableTopicConfigs(
             name=name,
@@ -183,8 +204,17 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
     else:
         wanted = [(name, NO_TOPIC_ID) for name in request.topic_names]
     response = DeleteTopicsResponse()
+    refusals: list[_DeleteResult] = []
+    access = call.access
+    if access is not None and (not node.config.delete_topic_enable or access.could_cluster(AclOperation.DELETE)):
+        access = None
     for name, topic_id in wanted:
         yield None
+        if access is not None:
+            refusal = _deletion_refusal(node, access, name, topic_id)
+            if refusal is not None:
+                refusals.append(refusal)
+                continue
         result = _DeleteResult(name=name, topic_id=topic_id)
         response.responses.append(result)
         try:
@@ -207,7 +237,24 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
             yield from node.delete_topic_in_steps(topic.name)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
+    response.responses += refusals
     return response
+
+
+def _deletion_refusal(node: "Node", access: Access, name: str | None, topic_id: bytes) -> _DeleteResult | None:
+    """Whether a topic exists is told only to callers who may describe it, and so is the name of an id."""
+    is_by_id = name is None
+    known_name = node.metadata.name_by_id(topic_id) if name is None else name
+    if known_name is None or (not is_by_id and topic_id != NO_TOPIC_ID):
+        return None
+    is_describable = access.may(AclOperation.DESCRIBE, ResourceType.TOPIC, known_name)
+    if is_describable and (
+        known_name not in node.metadata.topics or access.may(AclOperation.DELETE, ResourceType.TOPIC, known_name)
+    ):
+        return None
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    shown_name = known_name if is_describable or not is_by_id else None
+    return _DeleteResult(name=shown_name, topic_id=topic_id, error_code=error, error_message=MESSAGES[error])
 
 
 def create_partitions(node: "Node", call: Call, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
@@ -264,14 +311,12 @@ def _check_growth(node: "Node", current: int, wanted: CreatePartitionsRequest.Cr
 
 
 def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    topic_result = DeleteRecordsResponse.DeleteRecordsTopicResult
-    partition_result = topic_result.DeleteRecordsPartitionResult
     response = DeleteRecordsResponse()
     has_moved = False
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
-            result = partition_result(partition_index=wanted.partition_index, low_watermark=-1)
+            result = _RecordsPartition(partition_index=wanted.partition_index, low_watermark=-1)
             results.append(result)
             try:
                 partition = node.partition(topic.name, wanted.partition_index)
@@ -286,7 +331,7 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
                 has_moved |= result.low_watermark > log_start_offset
             except KafkaError as error:
                 result.error_code = error.code
-        response.topics.append(topic_result(name=topic.name, partitions=results))
+        response.topics.append(_RecordsTopic(name=topic.name, partitions=results))
     if has_moved:
         try:
             node.write_checkpoints()
@@ -296,45 +341,65 @@ def delete_records(node: "Node", call: Call, request: DeleteRecordsRequest) -> D
     return response
 
 
-def list_partition_reassignments(
-    node: "Node", call: Call, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_message=None)
-
-
-def elect_leaders(node: "Node", call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """One replica is always the preferred leader: nothing to elect."""
-    result = ElectLeadersResponse.ReplicaElectionResult
-    topics = node.metadata.topics
-    if request.topic_partitions is None:
-        # All there are: named, with nothing to say of their partitions.
-        return ElectLeadersResponse(replica_election_results=[result(topic=name) for name in topics])
-    response = ElectLeadersResponse()
-    is_known_type = request.election_type in _ELECTION_TYPES
-    if not is_known_type:
-        response.error_code = ErrorCode.INVALID_REQUEST
-    for topic in request.topic_partitions:
-        found = topics.get(topic.topic)
-        results = []
-        for index in topic.partitions:
-            if not is_known_type:
-                code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
-            elif found is None:
-                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
-            elif not 0 <= index < found.partition_count:
-                code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic.topic}-{index}"
-            else:
-                code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-            results.append(result.PartitionResult(partition_id=index, error_code=code, error_message=message))
-        response.replica_election_results.append(result(topic=topic.topic, partition_result=results))
-    return response
-
-
 HANDLERS = {
-    ApiKey.CREATE_TOPICS: Handler(create_topics),
-    ApiKey.DELETE_TOPICS: Handler(delete_topics),
-    ApiKey.CREATE_PARTITIONS: Handler(create_partitions),
-    ApiKey.DELETE_RECORDS: Handler(delete_records),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments),
-    ApiKey.ELECT_LEADERS: Handler(elect_leaders),
+    ApiKey.CREATE_TOPICS: Handler(
+        create_topics,
+        shapes=(
+            Shape(
+                "topics",
+                "topics",
+                ("name",),
+                part_entries=NEVER_SPLIT,
+                answer=_CreateResult,
+                on_error={
+                    "error_message": "Authorization failed.",
+                    "num_partitions": -1,
+                    "replication_factor": -1,
+                    "configs": None,
+                },
+            ),
+        ),
+        needs=(
+            each(
+                AclOperation.CREATE,
+                ResourceType.TOPIC,
+                "name",
+                instead=AclOperation.CREATE,
+                repeated=Repeated.LEFT_TO_HANDLER,
+            ),
+        ),
+    ),
+    ApiKey.DELETE_TOPICS: Handler(
+        delete_topics,
+        shapes=(
+            Shape("topics", "responses", ("name", "topic_id"), part_entries=JOURNAL_PART_ENTRIES),
+            Shape("topic_names", "responses", (), part_entries=JOURNAL_PART_ENTRIES),
+        ),
+        needs=IN_HANDLER,
+    ),
+    ApiKey.CREATE_PARTITIONS: Handler(
+        create_partitions,
+        shapes=(Shape("topics", "results", ("name",), part_entries=NEVER_SPLIT, answer=_GrowResult),),
+        needs=(each(AclOperation.ALTER, ResourceType.TOPIC, "name", repeated=Repeated.LEFT_TO_HANDLER),),
+    ),
+    ApiKey.DELETE_RECORDS: Handler(
+        delete_records,
+        shapes=(
+            Shape(
+                "topics",
+                "topics",
+                ("name",),
+                Shape(
+                    "partitions",
+                    "partitions",
+                    ("partition_index",),
+                    answer=_RecordsPartition,
+                    on_error={"low_watermark": -1},
+                ),
+                part_entries=WRITTEN_PART_ENTRIES,
+                answer=_RecordsTopic,
+            ),
+        ),
+        needs=(each(AclOperation.DELETE, ResourceType.TOPIC, "name"),),
+    ),
 }

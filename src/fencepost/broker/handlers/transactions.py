@@ -1,19 +1,33 @@
-"""The transaction calls.
+"""The calls of transactions.
 
 To the transaction coordinator: AddPartitionsToTxn (0-5), AddOffsetsToTxn (0-4), EndTxn (0-5), DescribeTransactions (0),
 ListTransactions (0-2). To the group coordinator, after the transaction coordinator has agreed: TxnOffsetCommit (0-5).
 To the partitions: WriteTxnMarkers (1-2).
+
+A producer's calls need WRITE on the transactional id; besides it, AddPartitionsToTxn needs WRITE on every topic (one
+that is missing fails them all), AddOffsetsToTxn READ on the group, and TxnOffsetCommit READ on the group and on each
+topic. From v4 on AddPartitionsToTxn comes from brokers, for several transactions at once, and needs CLUSTER_ACTION.
+WriteTxnMarkers needs CLUSTER_ACTION, as a call between brokers, or ALTER, for an administrator who ends a hanging
+transaction (KIP-664). DescribeTransactions needs DESCRIBE on each transactional id and shows the topics that the caller
+may describe; ListTransactions shows the transactional ids that the caller may describe.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call
-from fencepost.broker.dispatch import Handler
+from fencepost.broker.handler import (
+    WRITTEN_PART_ENTRIES,
+    Handler,
+    Shape,
+    completed,
+)
 from fencepost.broker.handlers.routing import caller_of, routed, routed_or_dropped
 from fencepost.broker.markers import write_markers
+from fencepost.broker.rights import IN_HANDLER, Named, OnCluster, each
+from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
@@ -28,6 +42,10 @@ from fencepost.wire.batch import NO_SEQUENCE
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
@@ -42,13 +60,18 @@ if TYPE_CHECKING:
 # From these versions on a client knows TRANSACTION_ABORTABLE, and has partitions added for it.
 ABORTABLE_VERSION = 4
 ADDING_VERSION = 5
-# So many markers of one request may wait to be durable at a time.
+# From this version on AddPartitionsToTxn comes from brokers.
+BROKERS_VERSION = 4
+# How many markers of one request may wait to be durable at a time.
 PENDING_MARKERS_MAX = 1_000
 
 _TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PartitionAnswer = _TopicAnswer.TxnOffsetCommitResponsePartition
+_Added = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 _MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
-_MarkerPartitionResult = _MarkerResult.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult
+_MarkerTopicResult = _MarkerResult.WritableTxnMarkerTopicResult
+_MarkerPartitionResult = _MarkerTopicResult.WritableTxnMarkerPartitionResult
 
 
 def _transactions(node: Node) -> Transactions:
@@ -69,10 +92,10 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
             commit(guard)
             partition.log.producers.verified(request.producer_id, request.transactional_id)
         else:
-            reply.resolve(_refused(request, _told(error, call.version)))
+            reply.resolve(_uncommitted(request, _error_for(error, call.version)))
 
     if not request.group_id:
-        return Promise.resolved(_refused(request, ErrorCode.INVALID_GROUP_ID))
+        return Promise.resolved(_uncommitted(request, ErrorCode.INVALID_GROUP_ID))
     index = node.groups.coordinator.partition_for(request.group_id)
     adds = call.version >= ADDING_VERSION
     try:
@@ -87,7 +110,7 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
             adds=adds,
         )
     except KafkaError as error:
-        return Promise.resolved(_refused(request, error_for_commits(error.code)))
+        return Promise.resolved(_uncommitted(request, error_for_commits(error.code)))
     if guard is None:
         commit(None)
         return reply
@@ -99,25 +122,15 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
     return reply
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for(error: ErrorCode, version: int) -> ErrorCode:
+    """The error that a producer gets for the transaction coordinator's."""
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
         return ErrorCode.INVALID_TXN_STATE
     return error_for_commits(error)
 
 
-def _refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            _TopicAnswer(
-                name=topic.name,
-                partitions=[
-                    _PartitionAnswer(partition_index=partition.partition_index, error_code=error)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def _uncommitted(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=_COMMITTED.refusals(request.topics, error))
 
 
 def write_txn_markers(
@@ -127,8 +140,6 @@ def write_txn_markers(
     response = WriteTxnMarkersResponse()
     reply: Promise[WriteTxnMarkersResponse] = Promise()
     now_ms = node.clock.wall_ms()
-    topic_result = _MarkerResult.WritableTxnMarkerTopicResult
-    partition_result = topic_result.WritableTxnMarkerPartitionResult
     left = 1
     room: Promise[None] = Promise.resolved(None)
 
@@ -156,11 +167,11 @@ def write_txn_markers(
             (),
         )
         for topic in marker.topics:
-            answered = topic_result(name=topic.name)
+            answered = _MarkerTopicResult(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
                 yield None
-                answer = partition_result(partition_index=index)
+                answer = _MarkerPartitionResult(partition_index=index)
                 answered.partitions.append(answer)
                 if is_nobodys:
                     answer.error_code = ErrorCode.INVALID_REQUEST
@@ -183,16 +194,145 @@ def list_transactions(node: Node, call: Call, request: ListTransactionsRequest) 
     return transactions.coordinator.list_transactions(request, transactions.now(), may_see)
 
 
-HANDLERS = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: routed_or_dropped(
-        _transactions,
-        TransactionCoordinator.add_partitions_to_txn,
-        TransactionCoordinator.add_partitions_to_txn_in_steps,
+def describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Any:
+    answer = _describe_transactions(node, call, request)
+    access = call.access
+    if access is None:
+        return answer
+
+    def with_visible_topics(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+        for state in response.transaction_states:
+            state.topics = [
+                topic for topic in state.topics if access.could(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+            ]
+        return response
+
+    return completed(answer, with_visible_topics)
+
+
+_describe_transactions = routed(_transactions, TransactionCoordinator.describe_transactions)
+_add_partitions_to_txn = routed_or_dropped(
+    _transactions,
+    TransactionCoordinator.add_partitions_to_txn,
+    TransactionCoordinator.add_partitions_to_txn_in_steps,
+)
+
+
+def add_partitions_to_txn(node: Node, call: Call, request: AddPartitionsToTxnRequest) -> Any:
+    """All or nothing: where the right to one topic is missing, the others are answered as not attempted."""
+    access = call.access
+    if access is not None and call.version < BROKERS_VERSION:
+        topics = request.v3_and_below_topics
+        refused = {topic.name for topic in topics if not access.may(AclOperation.WRITE, ResourceType.TOPIC, topic.name)}
+        if refused:
+            results = [_not_added(node, topic.name, topic.partitions, topic.name in refused) for topic in topics]
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    return _add_partitions_to_txn(node, call, request)
+
+
+def _not_added(node: Node, name: str, partitions: list[int], is_refused: bool) -> _Added:
+    known = node.metadata.topics.get(name)
+    partition_count = 0 if known is None else known.partition_count
+
+    def error_for(index: int) -> ErrorCode:
+        if is_refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        is_known = 0 <= index < partition_count
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return _Added(
+        name=name,
+        results_by_partition=[
+            _AddedPartition(partition_index=index, partition_error_code=error_for(index)) for index in partitions
+        ],
+    )
+
+
+# What is declared
+
+
+def _may_add(access: Access, call: Call, request: AddPartitionsToTxnRequest) -> ErrorCode:
+    if call.version >= BROKERS_VERSION:
+        return OnCluster(AclOperation.CLUSTER_ACTION)(access, call, request)
+    return Named(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "v3_and_below_transactional_id")(
+        access, call, request
+    )
+
+
+def _none_added(call: Call, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
+    if call.version >= BROKERS_VERSION:
+        return AddPartitionsToTxnResponse(error_code=error)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            _Added(
+                name=topic.name,
+                results_by_partition=[
+                    _AddedPartition(partition_index=index, partition_error_code=error) for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+_WRITE_ID = Named(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+_READ_GROUP = Named(AclOperation.READ, ResourceType.GROUP, "group_id")
+
+_COMMITTED = Shape(
+    "topics",
+    "topics",
+    ("name",),
+    Shape("partitions", "partitions", ("partition_index",), answer=_PartitionAnswer),
+    part_entries=WRITTEN_PART_ENTRIES,
+    answer=_TopicAnswer,
+)
+_MARKED = Shape(
+    "markers",
+    "markers",
+    ("producer_id",),
+    Shape(
+        "topics",
+        "topics",
+        ("name",),
+        Shape("partition_indexes", "partitions", (), answer=_MarkerPartitionResult, answer_keys=("partition_index",)),
+        answer=_MarkerTopicResult,
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn),
-    ApiKey.END_TXN: routed_or_dropped(_transactions, TransactionCoordinator.end_txn),
-    ApiKey.DESCRIBE_TRANSACTIONS: routed(_transactions, TransactionCoordinator.describe_transactions),
-    ApiKey.LIST_TRANSACTIONS: Handler(list_transactions),
-    ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit),
-    ApiKey.WRITE_TXN_MARKERS: Handler(write_txn_markers),
+    answer=_MarkerResult,
+)
+_DESCRIBED = Shape(
+    "transactional_ids",
+    "transaction_states",
+    (),
+    answer=DescribeTransactionsResponse.TransactionState,
+    answer_keys=("transactional_id",),
+)
+
+HANDLERS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: Handler(
+        add_partitions_to_txn,
+        shapes=(Shape("transactions", "results_by_transaction", ("transactional_id",)),),
+        needs=(_may_add,),
+        on_error=_none_added,
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: Handler(
+        routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn), needs=(_WRITE_ID, _READ_GROUP)
+    ),
+    ApiKey.END_TXN: Handler(routed_or_dropped(_transactions, TransactionCoordinator.end_txn), needs=(_WRITE_ID,)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Handler(
+        describe_transactions,
+        reads_only=True,
+        shapes=(_DESCRIBED,),
+        needs=(each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
+    ),
+    ApiKey.LIST_TRANSACTIONS: Handler(list_transactions, reads_only=True, needs=IN_HANDLER),
+    ApiKey.TXN_OFFSET_COMMIT: Handler(
+        txn_offset_commit,
+        shapes=(_COMMITTED,),
+        needs=(_WRITE_ID, _READ_GROUP, each(AclOperation.READ, ResourceType.TOPIC, "name")),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: Handler(
+        write_txn_markers,
+        shapes=(_MARKED,),
+        needs=(OnCluster(AclOperation.CLUSTER_ACTION, instead=AclOperation.ALTER),),
+    ),
 }

@@ -1,4 +1,4 @@
-"""What one connection may do: the verdicts for its principal and host, remembered until the rules change."""
+"""What one connection may do: the decisions for its principal and host, remembered until the rules change."""
 
 from collections.abc import Callable
 
@@ -7,35 +7,35 @@ from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.principal import Principal
 from fencepost.wire.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 
-# A client that names ever new resources must not be remembered for it.
+# Bounds the memory that a client can use up by naming ever new resources.
 VERDICTS_MAX = 4_096
 
 
 class Access:
-    __slots__ = ("_authorizer", "_host", "_tell", "_told", "_verdicts", "_version", "principal")
+    __slots__ = ("_authorizer", "_emit", "_host", "_reported", "_verdicts", "_version", "principal")
 
-    def __init__(self, authorizer: Authorizer, principal: Principal, host: str, tell: Callable[[object], None]) -> None:
+    def __init__(self, authorizer: Authorizer, principal: Principal, host: str, emit: Callable[[object], None]) -> None:
         self.principal = principal
         self._authorizer = authorizer
         self._host = host
-        self._tell = tell
-        self._told: set[tuple[AclOperation, ResourceType, str]] = set()
+        self._emit = emit
+        self._reported: set[tuple[AclOperation, ResourceType, str]] = set()
         self._verdicts: dict[tuple[AclOperation, ResourceType, str], bool] = {}
         self._version = authorizer.version
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether a request that asks for this is let through; whoever runs the broker is told if not."""
+        """Whether a request that asks for this is let through. If not, the event feed gets an event, once."""
         verdict = self.could(operation, resource_type, name)
-        if not verdict and (operation, resource_type, name) not in self._told:
-            self._told.add((operation, resource_type, name))
-            self._tell(AccessDenied(str(self.principal), self._host, operation.name, resource_type.name, name))
+        if not verdict and (operation, resource_type, name) not in self._reported:
+            self._reported.add((operation, resource_type, name))
+            self._emit(AccessDenied(str(self.principal), self._host, operation.name, resource_type.name, name))
         return verdict
 
     def could(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """The same, where being refused only means that something is not shown, or that another right is looked for."""
+        """The same without the event, where a missing right only hides something, or another right may do instead."""
         if self._version != self._authorizer.version or len(self._verdicts) >= VERDICTS_MAX:
             self._verdicts.clear()
-            self._told.clear()
+            self._reported.clear()
             self._version = self._authorizer.version
         key = (operation, resource_type, name)
         verdict = self._verdicts.get(key)

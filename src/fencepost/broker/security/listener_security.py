@@ -1,4 +1,4 @@
-"""What one listener asks of whoever connects, made from its settings: mechanisms, users, tokens, certificates."""
+"""What one listener asks of its clients, made from its settings: mechanisms, users, tokens, certificates."""
 
 import base64
 from collections.abc import Callable, Iterable
@@ -8,13 +8,13 @@ from fencepost.broker.authentication import Authentication
 from fencepost.broker.connection import Connection
 from fencepost.broker.security.conversation import Conversation
 from fencepost.broker.security.distinguished_name import subject_of
-from fencepost.broker.security.jwt import Key, SignedTokens, TokenValidator, UnsecuredTokens
 from fencepost.broker.security.oauth_bearer import OAuthBearerConversation
 from fencepost.broker.security.plain import PlainConversation, PlainUsers
 from fencepost.broker.security.principal import ANONYMOUS, USER, Principal
 from fencepost.broker.security.principal_mapping import InvalidRule, PrincipalMapping
 from fencepost.broker.security.sasl_server import Mechanism
 from fencepost.broker.security.scram import Look, ScramConversation, decoy, looks_of
+from fencepost.broker.security.tokens import TokenValidator, UnsecuredTokens
 from fencepost.jaas import InvalidLoginModule, LoginModule, parse_login_module
 from fencepost.security_config import JAAS_CONFIG, ListenerConfig
 from fencepost.settings import InvalidSetting
@@ -22,6 +22,7 @@ from fencepost.wire.scram import ScramCredential
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
+    from fencepost.broker.security.signed_tokens import Key
 
 NONCE_BYTES = 24
 _HANDLERS = "org.apache.kafka.common.security.oauthbearer."
@@ -151,6 +152,13 @@ class ListenerSecurity:
                 f"only, sasl.server.callback.handler.class={UNSECURED_TOKENS}"
             )
         self.needs_keys = True
+        try:
+            # Needs packages of the extra `security`, which only this kind of listener requires.
+            from fencepost.broker.security.signed_tokens import SignedTokens
+        except ImportError:
+            raise InvalidSetting(
+                "signed tokens need the packages cryptography and joserfc: pip install 'fencepost[security]'"
+            ) from None
         return SignedTokens(
             lambda: self.key_set.keys,
             lambda: self.key_set.on_unknown_key(),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from fencepost.broker.security.conversation import AuthenticationRefused, Identity
-from fencepost.broker.security.jwt import TokenRefused, TokenValidator
+from fencepost.broker.security.tokens import TokenRefused, TokenValidator
 from fencepost.wire.scram import name_from_wire
 
 _FIRST = re.compile(r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7E \t\r\n]+\x01)*)\x01")
