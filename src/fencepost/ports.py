@@ -22,6 +22,9 @@ class Clock(Protocol):
     def work_ns(self) -> int:
         """Nanoseconds that never go back, to see how long a piece of work takes. Simulated, every look takes some."""
 
+    def cpu_ns(self) -> int:
+        """Processor time of the calling thread. Simulated, looks at `work_ns` are the only work there is."""
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...

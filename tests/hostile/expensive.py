@@ -219,6 +219,9 @@ class WorkingClock(VirtualClock):
     def work_ns(self) -> int:
         return perf_counter_ns()
 
+    def cpu_ns(self) -> int:
+        return thread_time_ns()
+
 
 @dataclass
 class Cost:

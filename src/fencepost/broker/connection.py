@@ -21,6 +21,7 @@ from fencepost.wire.framing import response_frame
 
 if TYPE_CHECKING:
     from fencepost.broker.authentication import Authentication
+    from fencepost.broker.processor_shares import Bill
 
 
 _PRODUCE = ApiKey.PRODUCE.value
@@ -48,6 +49,8 @@ class Call:
     client_id: str | None
     access: Access | None = None
     """Whose rights the handler itself has to look at, where that cannot be done before."""
+    bill: Bill | None = None
+    """What it takes of the processor, if it is served in slices and clients have shares."""
     is_large: ClassVar[bool] = False
     """Whether it was read in slices, and is to be served so."""
 

@@ -321,7 +321,7 @@ class _ParkedFetch:
 
     def _in_slices(self, steps: Steps[T], then: Callable[[T], None]) -> None:
         node, call = self._attempt.node, self._attempt.call
-        node.slices.run(steps, partial(node.handler_failed, call)).then(then)
+        node.slices.run(steps, partial(node.handler_failed, call), bill=call.bill).then(then)
 
     def _abandon(self) -> None:
         self._release()
