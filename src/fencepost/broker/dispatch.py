@@ -260,7 +260,8 @@ class Dispatcher:
             return message
         bill = call.bill
         if bill is not None:
-            throttle_time_ms = bill.answering(self._node.clock.monotonic_ms())
+            clock = self._node.clock
+            throttle_time_ms = bill.answering(clock.cpu_ns(), clock.monotonic_ms())
             if throttle_time_ms and hasattr(message, "throttle_time_ms"):
                 message.throttle_time_ms = throttle_time_ms
         frame = yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message)

@@ -48,6 +48,11 @@ class ProcessorShares:
         """For one request of that client."""
         return Bill(self, (principal, host), received_bytes)
 
+    def balance_ns(self, principal: Principal, host: str) -> int:
+        """What was left when it was last looked at."""
+        account = self._accounts.get((principal, host))
+        return self._burst_ns if account is None else account.balance_ns
+
     def wait_ms(self, client: _Client, now_ms: int) -> int:
         """How long it takes until the client's account is no longer overdrawn."""
         account = self._accounts.get(client)
@@ -88,17 +93,31 @@ class ProcessorShares:
 class Bill:
     """What one request has used, and what of it was charged to its client."""
 
-    __slots__ = ("_charged_ns", "_client", "_free_ns", "_is_answering", "_shares", "is_counting", "waited_ms")
+    __slots__ = ("_begun_ns", "_charged_ns", "_client", "_free_ns", "_is_answering", "_shares", "_waited_ms")
 
     def __init__(self, shares: ProcessorShares, client: _Client, received_bytes: int) -> None:
         self._shares = shares
         self._client = client
         self._free_ns = FREE_NS + received_bytes * NS_PER_BYTE
         self._charged_ns = 0
+        self._waited_ms = 0
+        self._begun_ns: int | None = None
         self._is_answering = False
-        self.waited_ms = 0
-        self.is_counting = False
-        """Whether a slice of the request runs and will be added: what runs inside it is not to be added twice."""
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether a slice of the request runs: what runs inside it is not to be counted twice."""
+        return self._begun_ns is not None
+
+    def begin(self, cpu_ns: int) -> None:
+        """A slice of the work begins at this reading of the thread's processor time."""
+        assert self._begun_ns is None
+        self._begun_ns = cpu_ns
+
+    def end(self, cpu_ns: int, now_ms: int) -> None:
+        assert self._begun_ns is not None
+        self.add(cpu_ns - self._begun_ns, now_ms)
+        self._begun_ns = None
 
     def add(self, used_ns: int, now_ms: int) -> None:
         if self._is_answering:
@@ -109,18 +128,25 @@ class Bill:
             self._charged_ns -= self._free_ns
             self._free_ns = 0
 
-    def wait_ms(self, now_ms: int) -> int:
-        """How long the rest of the request has to wait; 0 unless it is expensive and its client's account overdrawn."""
+    def pause_ms(self, now_ms: int) -> int:
+        """How long the rest of the work has to wait; 0 unless it is expensive and its client's account overdrawn."""
         if self._is_answering or not self._charged_ns:
             return 0
-        return self._shares.wait_ms(self._client, now_ms)
+        wait_ms = self._shares.wait_ms(self._client, now_ms)
+        self._waited_ms += wait_ms
+        return wait_ms
 
-    def answering(self, now_ms: int) -> int:
-        """The work is done; writing the answer is paid for by its bytes. For how long the request was throttled."""
-        if self._charged_ns:
-            self.waited_ms += self._shares.wait_ms(self._client, now_ms)
+    def answering(self, cpu_ns: int, now_ms: int) -> int:
+        """The work is done; writing the answer is paid for by its bytes. For how long the request was throttled.
+
+        That includes the time until the account is no longer overdrawn, for which a client does well to wait.
+        """
+        if self._begun_ns is not None:
+            self.end(cpu_ns, now_ms)
+            self.begin(cpu_ns)
+        self.pause_ms(now_ms)
         self._is_answering = True
-        return self.waited_ms
+        return self._waited_ms
 
     def sent(self, sent_bytes: int) -> None:
         """What of the work a large answer pays for is given back."""

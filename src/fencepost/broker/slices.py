@@ -144,16 +144,13 @@ class Slices:
         bill = work.bill
         if bill is None or bill.is_counting:
             return self._slice(work)
-        started_ns = self._cpu_ns()
-        bill.is_counting = True
+        bill.begin(self._cpu_ns())
         try:
             is_over = self._slice(work)
         finally:
-            bill.is_counting = False
-            bill.add(self._cpu_ns() - started_ns, self._monotonic_ms())
-        if not is_over and (wait_ms := bill.wait_ms(self._monotonic_ms())):
-            bill.waited_ms += wait_ms
-            self._pause(work, wait_ms)
+            bill.end(self._cpu_ns(), self._monotonic_ms())
+        if not is_over and (pause_ms := bill.pause_ms(self._monotonic_ms())):
+            self._pause(work, pause_ms)
             return True
         return is_over
 
@@ -177,13 +174,13 @@ class Slices:
             work.bill.add(awaited.taken_ns, self._monotonic_ms())
         self._queue(work)
 
-    def _pause(self, work: _Work, wait_ms: int) -> None:
+    def _pause(self, work: _Work, pause_ms: int) -> None:
         def over() -> None:
             del self._paused[work]
             self._queue(work)
 
         self.pauses += 1
-        self._paused[work] = self._scheduler.call_later(wait_ms, over)
+        self._paused[work] = self._scheduler.call_later(pause_ms, over)
 
 
 def entries_of(message: Any) -> list[Any]:

@@ -28,7 +28,7 @@ def spend(shares: ProcessorShares, used_ns: int, now_ms: int, host: str = "here"
 
 def test_the_first_millisecond_is_free() -> None:
     shares = ProcessorShares(20, burst_ms=0)
-    assert spend(shares, FREE_NS, 0).wait_ms(0) == 0
+    assert spend(shares, FREE_NS, 0).pause_ms(0) == 0
     assert len(shares) == 0
 
 
@@ -36,31 +36,31 @@ def test_bytes_received_pay_for_processor_time() -> None:
     shares = ProcessorShares(20, burst_ms=0)
     bill = shares.bill(ANONYMOUS, "here", 10_000)
     bill.add(FREE_NS + 10_000 * NS_PER_BYTE, 0)
-    assert bill.wait_ms(0) == 0
+    assert bill.pause_ms(0) == 0
     bill.add(MS, 0)
-    assert bill.wait_ms(0) == 5
+    assert bill.pause_ms(0) == 5
 
 
 def test_what_is_beyond_that_is_waited_for_by_the_clients_share() -> None:
     shares = ProcessorShares(20, burst_ms=0)
     bill = spend(shares, FREE_NS + 10 * MS, 0)
-    assert bill.wait_ms(0) == 50
-    assert bill.wait_ms(30) == 20
-    assert bill.wait_ms(50) == 0
+    assert bill.pause_ms(0) == 50
+    assert bill.pause_ms(30) == 20
+    assert bill.pause_ms(50) == 0
 
 
 def test_a_burst_passes_and_comes_back_with_time_but_grows_no_further() -> None:
     shares = ProcessorShares(20, burst_ms=100)
-    assert spend(shares, FREE_NS + 100 * MS, 0).wait_ms(0) == 0
-    assert spend(shares, FREE_NS + MS, 0).wait_ms(0) == 5
-    assert spend(shares, FREE_NS + 100 * MS, 3_600_000).wait_ms(3_600_000) == 0
-    assert spend(shares, FREE_NS + MS, 3_600_000).wait_ms(3_600_000) == 5
+    assert spend(shares, FREE_NS + 100 * MS, 0).pause_ms(0) == 0
+    assert spend(shares, FREE_NS + MS, 0).pause_ms(0) == 5
+    assert spend(shares, FREE_NS + 100 * MS, 3_600_000).pause_ms(3_600_000) == 0
+    assert spend(shares, FREE_NS + MS, 3_600_000).pause_ms(3_600_000) == 5
 
 
 def test_a_request_that_is_not_expensive_does_not_wait_for_one_that_is() -> None:
     shares = ProcessorShares(20, burst_ms=0)
     spend(shares, FREE_NS + 100 * MS, 0)
-    assert spend(shares, FREE_NS, 0).wait_ms(0) == 0
+    assert spend(shares, FREE_NS, 0).pause_ms(0) == 0
 
 
 def test_clients_are_told_apart_by_principal_and_address() -> None:
@@ -69,19 +69,19 @@ def test_clients_are_told_apart_by_principal_and_address() -> None:
     for principal, host in ((ALICE, "here"), (ANONYMOUS, "there")):
         other = shares.bill(principal, host, 0)
         other.add(FREE_NS + 5 * MS, 0)
-        assert other.wait_ms(0) == 0
-    assert spend(shares, FREE_NS + 1, 0).wait_ms(0) > 0
+        assert other.pause_ms(0) == 0
+    assert spend(shares, FREE_NS + 1, 0).pause_ms(0) > 0
 
 
 def test_a_large_answer_pays_for_work_and_its_writing_costs_nothing() -> None:
     shares = ProcessorShares(20, burst_ms=0)
     bill = spend(shares, FREE_NS + 6 * MS, 0)
-    assert bill.answering(0) == 30
+    assert bill.answering(0, 0) == 30
     bill.add(500 * MS, 0)
     bill.sent(5_000)
-    assert spend(shares, FREE_NS + 1, 0).wait_ms(0) == 16
+    assert spend(shares, FREE_NS + 1, 0).pause_ms(0) == 16
     bill.sent(1 << 20)
-    assert spend(shares, FREE_NS + 1, 0).wait_ms(0) == 1
+    assert spend(shares, FREE_NS + 1, 0).pause_ms(0) == 1
 
 
 def test_accounts_take_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:

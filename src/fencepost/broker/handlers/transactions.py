@@ -155,11 +155,16 @@ def write_txn_markers(
             marker.transaction_version,
             (),
         )
+        named: set[tuple[str, int]] = set()
         for topic in marker.topics:
             answered = topic_result(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
                 yield None
+                # As in Kafka, a partition that is named twice gets one marker and one answer.
+                if (topic.name, index) in named:
+                    continue
+                named.add((topic.name, index))
                 answer = partition_result(partition_index=index)
                 answered.partitions.append(answer)
                 if is_nobodys:
