@@ -3,7 +3,8 @@
 A request may use a millisecond of processor time for free. Beyond that its time divided by the bytes received and sent
 may be twenty times that of Produce with 1 KiB batches, and none may hold the broker longer than 20 ms in one go. The
 broker runs in this thread without sockets, so the times are those of reading, handling and answering alone; the disk is
-simulated. What the garbage collector takes is left out.
+simulated. What the garbage collector takes is left out. What goes beyond the rule is charged to the client's share of
+the processor (docs/security.md): where most of it was charged, a request is within the rule "by its client's share".
 """
 
 import argparse
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 
 from tests.hostile.expensive import (
     ENTRIES_MAX,
-    FACTOR_MAX,
     HOLD_NS_MAX,
     TIME_MS,
     Cost,
@@ -37,6 +37,8 @@ from fencepost.wire.records import convert_batch
 
 # Entries within entries count too: half of them, or a third.
 SHARES = (1, 2, 3, 4)
+# Of the time beyond the rule so much has to be charged to the client: syncs and continuations cannot be told apart.
+CHARGED_MIN = 0.6
 
 
 @dataclass
@@ -46,9 +48,19 @@ class Line:
     factor: float
     """Time beyond the free millisecond for each byte, as a multiple of Produce's."""
 
+    excess_ns: float
+    """Time beyond the rule."""
+
     @property
     def is_met(self) -> bool:
-        return self.factor <= FACTOR_MAX and self.cost.longest_ns <= HOLD_NS_MAX
+        is_paid = self.cost.charged_ns >= CHARGED_MIN * self.excess_ns
+        return is_paid and self.cost.longest_ns <= HOLD_NS_MAX
+
+    @property
+    def verdict(self) -> str:
+        if not self.is_met:
+            return "no"
+        return "by its client's share" if self.excess_ns else "yes"
 
 
 def frame_of(api: ApiKey, version: int, message: object) -> bytes:
@@ -105,7 +117,7 @@ def measured(name: str, frame: bytes, bench: Workbench, baseline: float, tries: 
     costs = [bench.cost(frame) for _ in range(tries)]
     best = min(costs, key=lambda cost: cost.total_ns)
     best.longest_ns = min(cost.longest_ns for cost in costs)
-    return Line(name, best, best.factor(baseline))
+    return Line(name, best, best.factor(baseline), best.excess_ns(baseline))
 
 
 def lines(options: argparse.Namespace) -> tuple[float, list[Line]]:
@@ -122,7 +134,8 @@ def lines(options: argparse.Namespace) -> tuple[float, list[Line]]:
     if options.rows in ("", "special"):
         bench = Workbench()
         for name, frame in specials(bench):
-            made.append(measured(name, frame, bench, baseline, 1))
+            # What creates something does so once.
+            made.append(measured(name, frame, bench, baseline, 1 if "Create" in name else options.tries))
     print(file=sys.stderr)
     return baseline, sorted(made, key=lambda line: (line.is_met, -line.factor))
 
@@ -138,13 +151,15 @@ def main() -> int:
     started = time.monotonic()
     baseline, table = lines(options)
     print(f"Produce with 1 KiB batches: {baseline:.1f} ns for each byte received and sent\n")
-    print("| request | bytes in | bytes out | CPU ms | longest hold ms | times Produce | within the rule |")
-    print("|---|---:|---:|---:|---:|---:|---|")
+    print(
+        "| request | bytes in | bytes out | CPU ms | charged ms | longest hold ms | times Produce | within the rule |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
     for line in table[: options.show]:
         cost = line.cost
         print(
             f"| {line.name} | {cost.received_bytes:,} | {cost.sent_bytes:,} | {cost.total_ns / 1e6:.1f} "
-            f"| {cost.longest_ns / 1e6:.1f} | {line.factor:.1f} | {'yes' if line.is_met else 'no'} |"
+            f"| {cost.charged_ns / 1e6:.1f} | {cost.longest_ns / 1e6:.1f} | {line.factor:.1f} | {line.verdict} |"
         )
     met = sum(line.is_met for line in table)
     print(f"\n{met} of {len(table)} within the rule, {time.monotonic() - started:.0f} s")

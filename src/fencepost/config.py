@@ -359,6 +359,20 @@ class BrokerConfig(SecurityConfig):
         "Fencepost: entries of all arrays, and tagged fields, of one request.",
         minimum=1_000,
     )
+    expensive_request_percentage: int = setting(
+        "int",
+        20,
+        "Fencepost: share of the processor for what one client's requests use beyond what their bytes pay for. 100 is "
+        "no limit.",
+        minimum=1,
+        maximum=100,
+    )
+    expensive_request_burst_ms: int = setting(
+        "int",
+        1_000,
+        "Fencepost: processor time beyond its share that a client may use before its expensive requests wait.",
+        minimum=1,
+    )
     receive_buffers_max_bytes: int = setting(
         "long", 1_073_741_824, "Fencepost: memory for requests in arrival.", minimum=1_048_576
     )

@@ -22,6 +22,9 @@ class Clock(Protocol):
     def work_ns(self) -> int:
         """Nanoseconds that never go back, to see how long a piece of work takes. Simulated, every look takes some."""
 
+    def cpu_ns(self) -> int:
+        """Processor time of the calling thread. Simulated, looks at `work_ns` are the only work there is."""
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -56,6 +59,12 @@ class File(Protocol):
 
     def read(self, position: int, count: int) -> bytes:
         """Up to `count` bytes; fewer only at the end of the file."""
+
+    def is_in_memory(self, position: int, count: int) -> bool:
+        """Whether a read there would not wait for the disk, as far as can be told."""
+
+    def load(self, position: int, count: int) -> None:
+        """Have the disk read it into memory, in a helper thread. Says nothing of failures: a read will."""
 
     def write(self, position: int, data: Buffer) -> None:
         """All of `data` at `position`, or OSError with the file cut back to what it was (nothing torn)."""

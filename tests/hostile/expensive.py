@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
+from fencepost.broker.security.principal import ANONYMOUS
 from fencepost.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import broker_config
 from fencepost.ports import Workers
@@ -219,6 +220,9 @@ class WorkingClock(VirtualClock):
     def work_ns(self) -> int:
         return perf_counter_ns()
 
+    def cpu_ns(self) -> int:
+        return thread_time_ns()
+
 
 @dataclass
 class Cost:
@@ -228,6 +232,8 @@ class Cost:
     turns: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
+    charged_ns: int = 0
+    """To the client's share of the processor: it gets so much only as often as its share allows."""
     was_closed: bool = False
 
     def add(self, taken_ns: int, helpers_ns: int) -> None:
@@ -241,6 +247,11 @@ class Cost:
         beyond_ns = max(0, self.total_ns - FREE_NS)
         return beyond_ns / (self.received_bytes + self.sent_bytes) / baseline_ns_per_byte
 
+    def excess_ns(self, baseline_ns_per_byte: float) -> float:
+        """Time beyond the rule."""
+        paid_ns = FACTOR_MAX * baseline_ns_per_byte * (self.received_bytes + self.sent_bytes)
+        return max(0, self.total_ns - FREE_NS - paid_ns)
+
 
 def produce_frame(topic: str, batch: bytes) -> bytes:
     data = ProduceRequest.TopicProduceData
@@ -252,14 +263,19 @@ def produce_frame(topic: str, batch: bytes) -> bytes:
 class MeasuredWorkers:
     """Says what helper threads take: simulated ones work in this thread."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, scheduler: SimulatedScheduler) -> None:
         self._workers = workers
+        self._scheduler = scheduler
         self._taken_ns = 0
 
     def run(self, function: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        started = thread_time_ns()
-        self._workers.run(function, done)
-        self._taken_ns += thread_time_ns() - started
+        def work() -> None:
+            started = thread_time_ns()
+            self._workers.run(function, done)
+            self._taken_ns += thread_time_ns() - started
+
+        # Not within the slice that asks for it.
+        self._scheduler.call_soon(work)
 
     def taken_ns(self) -> int:
         """Since it was last asked."""
@@ -272,10 +288,15 @@ class Workbench:
 
     def __init__(self, settings: dict[str, str] | None = None, clock: VirtualClock | None = None) -> None:
         scheduler = SimulatedScheduler(clock or WorkingClock())
-        given = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+        given = {
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.num.partitions": "3",
+            "expensive.request.burst.ms": "1000000",
+        }
         self.machine = SimulatedNode({**given, **(settings or {})}, seed=1, scheduler=scheduler).start()
         self.node = self.machine.node
-        self.node.workers = self._workers = MeasuredWorkers(self.node.workers)
+        self._requests = 0
+        self.node.workers = self._workers = MeasuredWorkers(self.node.workers, scheduler)
         for number in range(TOPICS):
             self.node.create_topic(f"topic-{number}", 1, {})
         self.node.create_topic("wide", WIDE_PARTITIONS, {})
@@ -313,10 +334,14 @@ class Workbench:
 
     def _cost(self, frame: bytes, within_ms: int) -> Cost:
         cost = Cost(received_bytes=len(frame) + 4)
+        self._requests += 1
+        host, shares = f"client-{self._requests}", self.node.processor_shares
+        assert shares is not None
+        before_ns = shares.balance_ns(ANONYMOUS, host)
         answered: list[bytes] = []
         closed: list[str] = []
         connection = self.node.connect(
-            "client", LISTENER, lambda parts: answered.append(b"".join(parts)), lambda reason: closed.append(reason)
+            host, LISTENER, lambda parts: answered.append(b"".join(parts)), lambda reason: closed.append(reason)
         )
         received = memoryview(bytearray(frame))
         started = thread_time_ns()
@@ -337,6 +362,7 @@ class Workbench:
             cost.add(thread_time_ns() - started, self._workers.taken_ns())
             started = thread_time_ns()
         cost.sent_bytes = sum(map(len, answered))
+        cost.charged_ns = before_ns - shares.balance_ns(ANONYMOUS, host)
         cost.was_closed = bool(closed)
         if not closed:
             connection.closed()

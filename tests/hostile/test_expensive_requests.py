@@ -23,6 +23,7 @@ from fencepost.wire.messages import (
     MetadataRequest,
     OffsetFetchRequest,
     UpdateFeaturesRequest,
+    WriteTxnMarkersRequest,
 )
 from tests.hostile.sockets import produce_request
 
@@ -94,6 +95,16 @@ def test_a_partition_named_many_times_has_its_producers_described_once(machine: 
     answer = machine.call(ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics=many))
     described = [partition for each in answer.topics for partition in each.partitions]
     assert [len(partition.active_producers) for partition in described] == [1]
+
+
+def test_a_partition_named_many_times_gets_one_marker(machine: Machine) -> None:
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [marker.WritableTxnMarkerTopic(name="orders", partition_indexes=[0] * 100) for _ in range(100)]
+    request = WriteTxnMarkersRequest(markers=[marker(producer_id=5, producer_epoch=0, topics=topics)])
+    answer = machine.call(ApiKey.WRITE_TXN_MARKERS, 1, request)
+    told = [partition for topic in answer.markers[0].topics for partition in topic.partitions]
+    assert [(partition.partition_index, partition.error_code) for partition in told] == [(0, 0)]
+    assert machine.node.partition("orders", 0).log.log_end_offset == 1
 
 
 def test_a_resource_altered_twice_in_one_request_is_refused_and_nothing_is_written(machine: Machine) -> None:

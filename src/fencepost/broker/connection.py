@@ -21,6 +21,7 @@ from fencepost.wire.framing import response_frame
 
 if TYPE_CHECKING:
     from fencepost.broker.authentication import Authentication
+    from fencepost.broker.processor_shares import Bill
 
 
 _PRODUCE = ApiKey.PRODUCE.value
@@ -48,6 +49,8 @@ class Call:
     client_id: str | None
     access: Access | None = None
     """The caller's rights, for handlers that check them. None: there is no authorizer, everything is allowed."""
+    bill: Bill | None = None
+    """What it takes of the processor, if it is served in slices and clients have shares."""
     is_large: ClassVar[bool] = False
     """Whether it was read in slices, and has to be served in slices."""
 

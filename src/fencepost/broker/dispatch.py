@@ -123,7 +123,7 @@ class Dispatcher:
         elif kind is Staged:
             connection.park(call, answer.answer, gate=answer.appended)
         elif kind is GeneratorType:
-            self._in_slices(call, self._served(call, pipelined, answer))
+            self._in_slices(call, self._served(call, pipelined, answer), size)
         else:
             connection.answer(call, answer)
 
@@ -134,11 +134,15 @@ class Dispatcher:
             call.connection.close("receive.buffers.max.bytes reached by large requests under way")
             return
         # Copied, because what arrives next is received where it is.
-        self._in_slices(call, self._served_large(call, route, memoryview(bytearray(frame)), body))
+        steps = self._served_large(call, route, memoryview(bytearray(frame)), body)
+        self._in_slices(call, steps, len(frame))
 
-    def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]") -> None:
+    def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]", received_bytes: int) -> None:
         """Answer what the steps return. What they raise ends the connection."""
         connection = call.connection
+        shares = self._node.processor_shares
+        if shares is not None:
+            call.bill = shares.bill(connection.principal, connection.peer_host, received_bytes)
         appended: Promise[None] = Promise()
         reply: Promise[Any] = Promise()
 
@@ -159,7 +163,7 @@ class Dispatcher:
 
         is_wanted = (lambda: not connection.is_closed) if self._handlers[call.api_key].reads_only else None
         try:
-            result = self._slices.run(steps, failed, is_wanted)
+            result = self._slices.run(steps, failed, is_wanted, bill=call.bill)
         except Exception as error:
             failed(error)
             return
@@ -212,7 +216,8 @@ class Dispatcher:
 
         def answered(message: Any) -> None:
             try:
-                self._slices.run(self._encoded(call, message), partial(self.failed, call)).then(encoded.resolve)
+                steps = self._encoded(call, message)
+                self._slices.run(steps, partial(self.failed, call), bill=call.bill).then(encoded.resolve)
             except Exception as error:
                 self.failed(call, error)
 
@@ -222,7 +227,15 @@ class Dispatcher:
     def _encoded(self, call: Call, message: Any) -> "Steps[Any]":
         if message is None or type(message) is list:
             return message
+        bill = call.bill
+        if bill is not None:
+            clock = self._node.clock
+            throttle_time_ms = bill.answering(clock.cpu_ns(), clock.monotonic_ms())
+            if throttle_time_ms and hasattr(message, "throttle_time_ms"):
+                message.throttle_time_ms = throttle_time_ms
         frame = yield from response_frame_in_steps(call.api_key, call.version, call.correlation_id, message)
+        if bill is not None:
+            bill.sent(sum(map(len, frame)))
         self._let_go_later(call, entries_of(message))
         return frame
 

@@ -34,6 +34,7 @@ from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.partition import Durability, Partition
+from fencepost.broker.processor_shares import ProcessorShares
 from fencepost.broker.rights import with_rights
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
@@ -114,6 +115,10 @@ class Node:
         self.unread_bytes = 0
         """Of answers that wait for their readers, as far as whoever has the sockets counts them."""
         self.slices = Slices(ports.scheduler, ports.clock)
+        percentage = self.config.expensive_request_percentage
+        self.processor_shares: ProcessorShares | None = None
+        if percentage < 100:
+            self.processor_shares = ProcessorShares(percentage, self.config.expensive_request_burst_ms)
         self.causes = CauseJournal(
             ports.disk, data_directory, ports.clock, self.config.transaction_cause_journal_max_bytes
         )

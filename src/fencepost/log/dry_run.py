@@ -57,6 +57,12 @@ class DryRunFile:
     def read(self, position: int, count: int) -> bytes:
         return self._disk.read(self._file, position, count)
 
+    def is_in_memory(self, position: int, count: int) -> bool:
+        return True
+
+    def load(self, position: int, count: int) -> None:
+        pass
+
     def write(self, position: int, data: Buffer) -> None:
         file = self._file
         if position < file.kept:

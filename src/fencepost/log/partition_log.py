@@ -742,12 +742,19 @@ class PartitionLog:
     # Reading
 
     def read(
-        self, offset: int, max_bytes: int, *, upper_bound: int | None = None, at_least_one_batch: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound: int | None = None,
+        at_least_one_batch: bool = True,
+        waits_for_disk: bool = True,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` on, ending before `upper_bound` (default: the log end).
 
         `upper_bound` is a high watermark or last stable offset, so always a batch boundary. Nothing is returned when
-        the first batch exceeds `max_bytes`, unless `at_least_one_batch`. Ends at the end of a segment.
+        the first batch exceeds `max_bytes`, unless `at_least_one_batch`. Ends at the end of a segment. Raises
+        NotInMemory instead of waiting for the disk for long, unless `waits_for_disk`.
         """
         if self._is_closed_to_calls:
             raise self.refusal()
@@ -763,7 +770,9 @@ class PartitionLog:
         if offset >= upper_bound:
             return ReadResult(EMPTY_RECORDS, offset)
         try:
-            return self.segments.read(offset, max_bytes, upper_bound, log_end_offset, at_least_one_batch)
+            return self.segments.read(
+                offset, max_bytes, upper_bound, log_end_offset, at_least_one_batch, waits_for_disk
+            )
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
                 reason = f"{self.topic_partition} cannot be read now: {error}"

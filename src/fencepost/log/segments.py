@@ -11,6 +11,7 @@ CORRUPT_MESSAGE and everything around it is served. What this process wrote itse
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, overload
 
 from fencepost.log.batch_scans import damaged
@@ -18,7 +19,7 @@ from fencepost.log.directory import LogDirectory
 from fencepost.log.file_names import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, SWAP_SUFFIX
 from fencepost.log.segment import Segment
 from fencepost.log.unsynced import Unsynced, WrittenFile
-from fencepost.ports import Buffer
+from fencepost.ports import Buffer, File
 from fencepost.wire.batch import (
     BATCH_LENGTH_MIN,
     CURRENT_MAGIC,
@@ -33,6 +34,8 @@ from fencepost.wire.errors import KafkaError
 _HINTS_MAX = 128
 _INDEXES_HELD_MAX = 4
 EMPTY_RECORDS = b""
+# Less than this is read from the disk so quickly that nobody looks whether it is in memory.
+_QUICK_READ_BYTES_MAX = 65_536
 
 
 class ReadResult(NamedTuple):
@@ -40,6 +43,15 @@ class ReadResult(NamedTuple):
     """Whole batches; the first may begin before the offset asked for."""
     next_offset: int
     """Where reading goes on."""
+
+
+class NotInMemory(Exception):
+    """A read would have to wait for the disk, and its caller does not want to. Once it is loaded it will not."""
+
+    def __init__(self, file: File, position: int, count: int) -> None:
+        super().__init__(f"{count} bytes at {position} of {file.path} are not in memory")
+        self.size_bytes = count
+        self.load = partial(file.load, position, count)
 
 
 class Segments(Sequence[Segment]):
@@ -165,7 +177,13 @@ class Segments(Sequence[Segment]):
     # Reading
 
     def read(
-        self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, at_least_one_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        upper_bound: int,
+        log_end_offset: int,
+        at_least_one_batch: bool,
+        waits_for_disk: bool = True,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` on, below `upper_bound`, as far as its segment goes."""
         hint = self._hints.get(offset)
@@ -183,6 +201,8 @@ class Segments(Sequence[Segment]):
         count = limit - position
         if count <= 0:
             return ReadResult(EMPTY_RECORDS, offset)
+        if not waits_for_disk and count > _QUICK_READ_BYTES_MAX < max_bytes:
+            _check_in_memory(segment.file, position, min(count, max_bytes))
         if position < segment.unchecked_to:
             return self._read_unchecked(segment, position, count, max_bytes, offset, log_end_offset, at_least_one_batch)
         if count <= max_bytes:
@@ -292,6 +312,11 @@ class Segments(Sequence[Segment]):
         for offset, (segment, position) in self._hints.items():
             found_at = segment.find(offset)
             assert (segment.size if found_at is None else found_at[0]) == position, (offset, position, found_at)
+
+
+def _check_in_memory(file: File, position: int, count: int) -> None:
+    if not file.is_in_memory(position, count):
+        raise NotInMemory(file, position, count)
 
 
 def _check(

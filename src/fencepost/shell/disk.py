@@ -31,6 +31,8 @@ _QUICK_REMOVAL_BYTES_MAX = 16 << 20
 _SPARE_DESCRIPTORS_MAX = 8
 _DESCRIPTOR_WAIT_SECONDS = 0.02
 _CLOSED: Final = -1
+_NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux
+_PROBED_BYTES = 131_072
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -84,6 +86,36 @@ class RealFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def is_in_memory(self, position: int, count: int) -> bool:
+        if _NO_WAIT is None or self._disk.cannot_tell_memory:
+            return True
+        descriptor = self._descriptor
+        if descriptor == _CLOSED:
+            descriptor = self._disk.acquire(self)
+        probe = (bytearray(1),)
+        try:
+            # A byte here and there: the system reads much more than that at a time.
+            for at in range(position, position + count, _PROBED_BYTES):
+                os.preadv(descriptor, probe, at, _NO_WAIT)
+            os.preadv(descriptor, probe, position + count - 1, _NO_WAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # Not every file system knows.
+            self._disk.cannot_tell_memory = True
+        return True
+
+    def load(self, position: int, count: int) -> None:
+        descriptor = self._disk.pin(self)
+        if descriptor == _CLOSED:
+            return
+        try:
+            with contextlib.suppress(OSError):
+                for at in range(position, position + count, _PROBED_BYTES):
+                    os.pread(descriptor, min(_PROBED_BYTES, position + count - at), at)
+        finally:
+            self._disk.unpin(self)
 
     def write(self, position: int, data: Buffer) -> None:
         descriptor = self._descriptor
@@ -148,6 +180,8 @@ class RealDisk:
         self._lock = threading.Lock()
         self._open: dict[RealFile, None] = {}
         self._loop_thread = threading.get_ident()
+        self.cannot_tell_memory = False
+        """Whether the file system does not say what of a file is in memory."""
         self._spares: list[int] = []
         self._spares_wanted = min(_SPARE_DESCRIPTORS_MAX, open_files_max // 16)
 

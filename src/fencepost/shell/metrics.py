@@ -46,6 +46,11 @@ class NodeCollector:
         yield CounterMetricFamily(
             "fencepost_group_commit_syncs", "Syncs by group commit.", value=node.group_commit.syncs
         )
+        yield CounterMetricFamily(
+            "fencepost_expensive_request_pauses",
+            "How often an expensive request waited because its client had used up its share of the processor.",
+            value=node.slices.pauses,
+        )
         yield GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count",
             "Open connections.",

@@ -19,6 +19,9 @@ class RealClock:
     def work_ns(self) -> int:
         return time.perf_counter_ns()
 
+    def cpu_ns(self) -> int:
+        return time.thread_time_ns()
+
 
 class RealScheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:

@@ -21,6 +21,9 @@ class VirtualClock:
         self._looks += 1
         return self._looks * LOOK_NS
 
+    def cpu_ns(self) -> int:
+        return self._looks * LOOK_NS
+
     def wall_ms(self) -> int:
         drifted = (self._monotonic_ms - self._drift_since_ms) * self._drift_ppm // 1_000_000
         return self._monotonic_ms + self._wall_lead_ms + drifted

@@ -118,6 +118,12 @@ class SimulatedFile:
     def read(self, position: int, count: int) -> bytes:
         return bytes(self._opened().content[position : position + count])
 
+    def is_in_memory(self, position: int, count: int) -> bool:
+        return self.path not in self._disk.cold_paths
+
+    def load(self, position: int, count: int) -> None:
+        self._disk.cold_paths.discard(self.path)
+
     def write(self, position: int, data: Buffer) -> None:
         self._disk.write_to(self._opened(), self.path, position, bytes(data))
 
@@ -144,6 +150,8 @@ class SimulatedDisk:
         self.generation = 0
         self.now_ms = 0
         self.syncs = 0
+        self.cold_paths: set[str] = set()
+        """Files of which nothing is in memory until it is loaded."""
         self._root = _Directory()
         self._failing_syncs: list[str] = []
         self._failing_writes: list[tuple[str, int]] = []

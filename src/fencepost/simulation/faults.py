@@ -373,7 +373,15 @@ def _checkpoint_lost(world: "World", kind: Fault) -> bool:
 
 def _files_lost(world: "World", kind: Fault) -> bool:
     """Files of a log are gone after a clean stop, and are back some time later. Meanwhile it is not to be served."""
-    if world.machine.process is None or not world.is_serving:
+    process = world.machine.process
+    if process is None or process.is_paused or not world.is_serving:
+        return False
+    if world.machine.flusher.running:
+        # The stop waits for this sync, and until then a segment may begin or be removed: what is lost is chosen then.
+        def again() -> None:
+            _files_lost(world, kind)
+
+        world.later(1, again)
         return False
     choices: list[tuple[tuple[str, int], list[str]]] = []
     for log in world.good_logs():

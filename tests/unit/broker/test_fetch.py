@@ -186,3 +186,46 @@ def test_a_fetch_returns_less_as_the_memory_for_unread_answers_fills() -> None:
     node.unread_bytes = 16_777_216
     assert node.answer_max_bytes() == 65_536
     machine.stop()
+
+
+def large_batches(scene: Scene, count: int) -> list[bytes]:
+    values = [bytes([number]) * 50_000 for number in range(count)]
+    for value in values:
+        scene.producer.produce(TOPIC, value)
+    return values
+
+
+def test_records_that_are_not_in_memory_are_waited_for_by_a_helper_thread() -> None:
+    scene = Scene()
+    values = large_batches(scene, 4)
+    disk, node = scene.machine.disk, scene.machine.node
+    path = node.partition(TOPIC, 0).log.segments.active.log_path
+    disk.cold_paths.add(path)
+    run = node.workers.run
+    held: list[Any] = []
+    node.workers.run = lambda function, done: held.append((function, done))  # type: ignore[method-assign]
+    fetch = scene.start({0: 0})
+    scene.machine.scheduler.run_for(1)
+    assert not scene.is_answered(fetch)
+    assert disk.cold_paths == {path}, "nothing was read on the loop"
+    # Meanwhile others are served, and so are small reads.
+    other = Client(scene.machine)
+    small = other.fetch(TOPIC, {0: 0}, max_bytes=1).responses[0].partitions[0]
+    assert [value for _, value in values_in(small.records)] == values[:1]
+    ((load, done),) = held
+    node.workers.run = run  # type: ignore[method-assign]
+    node.workers.run(load, done)
+    scene.machine.scheduler.run_for(1)
+    assert scene.records(fetch) == {0: values}
+
+
+def test_what_is_not_in_memory_counts_for_the_size_of_the_answer() -> None:
+    scene = Scene()
+    for index in range(3):
+        for number in range(4):
+            scene.producer.produce(TOPIC, bytes([number]) * 50_000, partition=index)
+        scene.machine.disk.cold_paths.add(scene.machine.node.partition(TOPIC, index).log.segments.active.log_path)
+    fetch = scene.start({0: 0, 1: 0, 2: 0}, max_bytes=160_000)
+    scene.machine.scheduler.run_for(1)
+    assert [len(values) for values in scene.records(fetch).values()] == [3, 0, 0]
+    assert len(scene.machine.disk.cold_paths) == 2, "no more was loaded than is answered"

@@ -119,3 +119,49 @@ def test_a_large_file_is_gone_at_once(tmp_path: Path) -> None:
     assert disk.list(str(tmp_path)) == []
     with pytest.raises(FileNotFoundError):
         disk.remove(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux says what is in memory")
+def test_a_file_knows_what_of_it_is_in_memory(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "file"), create=True)
+    size = 4 << 20
+    file.write(0, os.urandom(size))
+    file.sync()
+    assert file.is_in_memory(0, size)
+    with open(file.path, "rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(opened.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+            is_cold = False
+        except BlockingIOError:
+            is_cold = True
+        except OSError:
+            is_cold = False  # this file system does not tell, and then everything counts as being in memory
+    assert file.is_in_memory(0, size) is not is_cold
+    file.load(size // 2, size // 2)
+    assert file.is_in_memory(size // 2, size // 2)
+    file.load(0, size)
+    assert file.is_in_memory(0, size)
+    file.retire()
+    file.load(0, size)
+    disk.close_all()
+
+
+def test_where_the_file_system_does_not_tell_everything_counts_as_being_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "file"), create=True)
+    file.write(0, bytes(1000))
+    asked: list[int] = []
+
+    def unsupported(*_: object) -> int:
+        asked.append(1)
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "preadv", unsupported)
+    assert file.is_in_memory(0, 1000)
+    assert file.is_in_memory(0, 1000)
+    assert len(asked) <= 1, "it is not asked again"
+    disk.close_all()

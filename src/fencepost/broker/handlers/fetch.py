@@ -17,7 +17,7 @@ from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.log.open_transactions import PACKED_BYTES
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.segments import ReadResult
+from fencepost.log.segments import NotInMemory, ReadResult
 from fencepost.ports import Timer
 from fencepost.promise import Promise
 from fencepost.wire.acls import AclOperation, ResourceType
@@ -58,6 +58,8 @@ def fetch(
     if len(session.partitions) > PARTITIONS_AT_ONCE:
         return _read_many(attempt)
     attempt.read()
+    if attempt.not_in_memory:
+        return _read_when_loaded(attempt)
     if attempt.size >= request.min_bytes or attempt.is_enough():
         return attempt.response()
     return _ParkedFetch(attempt).promise
@@ -75,13 +77,33 @@ def _fetch_many(node: "Node", call: Call, request: FetchRequest) -> Steps[FetchR
 
 def _read_many(attempt: "_Attempt") -> Steps[FetchResponse | Promise[FetchResponse]]:
     yield from attempt.reading()
+    if attempt.not_in_memory:
+        return (yield from _read_when_loaded(attempt))
+    return (yield from attempt.responding()) if attempt.is_enough() else _ParkedFetch(attempt).promise
+
+
+def _read_when_loaded(attempt: "_Attempt") -> Steps[FetchResponse | Promise[FetchResponse]]:
+    """Helper threads wait for the disk; then everything is read again."""
+    yield from attempt.loading()
+    yield from attempt.reading()
     return (yield from attempt.responding()) if attempt.is_enough() else _ParkedFetch(attempt).promise
 
 
 class _Attempt:
     """One reading of everything that a fetch asks for."""
 
-    __slots__ = ("access", "call", "is_final", "node", "request", "results", "session", "size")
+    __slots__ = (
+        "access",
+        "call",
+        "is_final",
+        "node",
+        "not_in_memory",
+        "request",
+        "results",
+        "session",
+        "size",
+        "waits_for_disk",
+    )
 
     def __init__(self, node: "Node", call: Call, request: FetchRequest, session: FetchSession) -> None:
         self.node = node
@@ -91,6 +113,9 @@ class _Attempt:
         self.session = session
         self.is_final = False
         """An error or a divergence must be told at once."""
+        self.waits_for_disk = False
+        self.not_in_memory: list[NotInMemory] = []
+        """What the disk has to be waited for before all of it can be read."""
 
     def is_enough(self) -> bool:
         """Whether what was read is the answer; otherwise there may be more to wait for."""
@@ -109,6 +134,13 @@ class _Attempt:
             yield None
             left = self._take((wanted,), left)
 
+    def loading(self) -> Steps[None]:
+        node = self.node
+        for missing in self.not_in_memory:
+            yield node.slices.in_a_helper(node.workers, missing.load)
+        self.not_in_memory = []
+        self.waits_for_disk = True
+
     def _begin(self) -> int:
         """How many bytes may be read."""
         self.results: list[tuple[Wanted, _PartitionData]] = []
@@ -119,12 +151,17 @@ class _Attempt:
     def _take(self, some: Iterable[Wanted], left: int) -> int:
         """Read some partitions; how many bytes are left."""
         for wanted in some:
-            data = self._read_partition(wanted, left)
-            if data.records:
-                size = len(data.records)
+            try:
+                data = self._read_partition(wanted, left)
+            except NotInMemory as missing:
+                self.not_in_memory.append(missing)
+                size = missing.size_bytes
+            else:
+                self.results.append((wanted, data))
+                size = len(data.records) if data.records else 0
+            if size:
                 self.size += size
                 left = left - size if left > size else 0
-            self.results.append((wanted, data))
         return left
 
     def _read_partition(self, wanted: Wanted, left: int) -> _PartitionData:
@@ -141,7 +178,11 @@ class _Attempt:
             max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
             at_least_one_batch = self.size == 0
             found = partition_log.read(
-                wanted.fetch_offset, max_bytes, upper_bound=upper, at_least_one_batch=at_least_one_batch
+                wanted.fetch_offset,
+                max_bytes,
+                upper_bound=upper,
+                at_least_one_batch=at_least_one_batch,
+                waits_for_disk=self.waits_for_disk,
             )
             records = found.records
             if records and not records[HEADER_BYTES - 1] and records[RECORD_COUNT_POSITION:HEADER_BYTES] == _NO_RECORDS:
@@ -251,6 +292,8 @@ class _ParkedFetch:
     def __init__(self, attempt: _Attempt) -> None:
         self.promise: Promise[FetchResponse] = Promise()
         self._attempt = attempt
+        # What was there has just been read; what comes is in memory because it was just written.
+        attempt.waits_for_disk = True
         self._gathered = attempt.size
         self._read_scheduled = False
         self._is_due = False
@@ -323,7 +366,7 @@ class _ParkedFetch:
 
     def _in_slices(self, steps: Steps[T], then: Callable[[T], None]) -> None:
         node, call = self._attempt.node, self._attempt.call
-        node.slices.run(steps, partial(node.handler_failed, call)).then(then)
+        node.slices.run(steps, partial(node.handler_failed, call), bill=call.bill).then(then)
 
     def _abandon(self) -> None:
         self._release()

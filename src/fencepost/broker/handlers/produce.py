@@ -177,8 +177,7 @@ def _at_once(function: Callable[[], Any]) -> Generator[Any, None, Any]:
 
 
 def _in_a_thread(node: Node, function: Callable[[], Any]) -> Generator[Any, None, Any]:
-    done: Promise[Any] = Promise()
-    node.workers.run(function, done.resolve)
+    done = node.slices.in_a_helper(node.workers, function)
     yield done
     if isinstance(done.value, Exception):
         raise done.value

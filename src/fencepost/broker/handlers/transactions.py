@@ -166,11 +166,16 @@ def write_txn_markers(
             marker.transaction_version,
             (),
         )
+        named: set[tuple[str, int]] = set()
         for topic in marker.topics:
             answered = _MarkerTopicResult(name=topic.name)
             result.topics.append(answered)
             for index in topic.partition_indexes:
                 yield None
+                # As in Kafka, a partition that is named twice gets one marker and one answer.
+                if (topic.name, index) in named:
+                    continue
+                named.add((topic.name, index))
                 answer = _MarkerPartitionResult(partition_index=index)
                 answered.partitions.append(answer)
                 if is_nobodys:
