@@ -76,10 +76,10 @@ def spark_session(master: str = "local[2]", *, with_connector: bool = False, **s
                 os.environ[name] = value
 
 
-def run_again_if_spark_was_too_slow(run: Callable[[], T]) -> T:
+def run_again_if_spark_was_too_slow(run: Callable[[], T], starts_max: int = STARTS_MAX) -> T:
     """Spark gives the Python process of a streaming source ten seconds to start, whatever is configured, and a machine
     under load may need more. Nothing was read or written then."""
-    for _ in range(STARTS_MAX - 1):
+    for _ in range(starts_max - 1):
         try:
             return run()
         except Exception as error:

@@ -1,26 +1,28 @@
 """Checkpoints that were set back, damaged or copied, on Fencepost and on Apache Kafka: refused, or exact."""
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.extras import require_arrow
+from tests.support.patience import patient
 
 require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
 from pyspark.errors import StreamingQueryException  # noqa: E402
 
-from fencepost.client import Admin  # noqa: E402
+from fencepost.client import Admin, NewTopic, TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once, transaction  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -49,7 +51,8 @@ class Shop(Scene):
     def sell(self, numbers: range, checkpoint: Path | None = None, adopt: str = "refuse", **source: str) -> None:
         self.send(self.purchases, numbers)
         rows = self.stream(self.purchases, **source).select("key", "value")
-        self.run(rows, exactly_once(self.name, self.servers, topic=self.invoices, adopt=adopt), checkpoint)
+        sink = exactly_once(self.name, self.servers, topic=self.invoices, adopt=adopt)
+        run_again_if_spark_was_too_slow(lambda: self.run(rows, sink, checkpoint))
 
     def refused(self, match: str, numbers: range = range(0), checkpoint: Path | None = None, **source: str) -> str:
         """The message; nothing was written."""
@@ -64,6 +67,20 @@ class Shop(Scene):
         for log in ("offsets", "commits"):
             for name in (str(batch_id), f".{batch_id}.crc"):
                 (self.checkpoint / log / name).unlink(missing_ok=True)
+
+    def await_numbers(self, query: Any, wanted: Iterable[int]) -> None:
+        deadline = time.monotonic() + patient(120)
+        while self.numbers(self.invoices) != sorted(wanted):
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, self.numbers(self.invoices)
+            time.sleep(0.2)
+
+    def make_again(self, topic: str) -> None:
+        """Deletes the topic and creates it again: another topic of the same name."""
+        with Admin(self.servers) as admin:
+            count = len(admin.describe_topic(topic).partitions)
+            admin.delete_topic(topic)
+            admin.create_topic(NewTopic(topic, count))
 
     def starting_offsets(self) -> str:
         import json
@@ -204,3 +221,56 @@ def test_a_pipeline_that_starts_ends_what_a_dead_driver_left_open(spark: Any, sh
     with Admin(shop.servers) as admin:
         assert admin.describe_transaction(shop.name).state != "Ongoing"
     assert shop.numbers(shop.invoices) == []
+
+
+@pytest.mark.parametrize("count", [60, 150], ids=["shorter", "longer"])
+def test_a_source_topic_that_was_made_again_is_named_and_read_on_in_with_fail_on_data_loss_off(
+    shop: Shop, count: int
+) -> None:
+    shop.sell(range(100))
+    before = shop.numbers(shop.invoices)
+    shop.make_again(shop.purchases)
+    shop.send(shop.purchases, range(1000, 1000 + count))
+    shop.refused("was deleted and created again" if count > 100 else "the topic was deleted and created again")
+    shop.sell(range(0), failOnDataLoss="false")
+    # A source that starts only sees the lengths of logs: as in Spark's own, a longer one is read from where it was.
+    read = set(shop.numbers(shop.invoices)) - set(before)
+    assert read == set(range(1000, 1000 + count)) if count < 100 else 0 < len(read) < count
+    shop.sell(range(2000, 2050))
+    assert set(shop.numbers(shop.invoices)) - set(before) == read | set(range(2000, 2050))
+    assert len(shop.numbers(shop.invoices)) == 100 + len(read) + 50
+
+
+def test_a_topic_that_is_made_again_under_a_running_query_is_read_on_in_and_so_after_a_restart(shop: Shop) -> None:
+    shop.send(shop.purchases, range(100))
+    sink = exactly_once(shop.name, shop.servers, topic=shop.invoices)
+    rows = shop.stream(shop.purchases, failOnDataLoss="false").select("key", "value")
+    query = shop.start(rows, sink, None, processingTime="0 seconds")
+    try:
+        shop.await_numbers(query, range(100))
+        shop.make_again(shop.purchases)
+        shop.send(shop.purchases, range(1000, 1030))
+        shop.await_numbers(query, [*range(100), *range(1000, 1030)])
+    finally:
+        query.stop()
+    # The record has the id of the new topic: whoever is to fail on data loss has no reason to.
+    shop.sell(range(1030, 1040))
+    assert shop.numbers(shop.invoices) == [*range(100), *range(1000, 1040)]
+
+
+def test_a_record_without_a_copy_as_an_earlier_version_wrote_it_is_gone_with_its_topic_and_that_is_told(
+    shop: Shop,
+) -> None:
+    shop.sell(range(50))
+    shop.sell(range(50, 100))
+    with Admin(shop.servers) as admin:
+        admin.delete_offsets(shop.name, [TopicPartition(shop.invoices, 0)])
+        assert not any(offset.offset < 0 for offset in admin.committed_offsets(shop.name, with_notes=True).values())
+    shop.sell(range(100, 150))
+    with Admin(shop.servers) as admin:
+        (copy,) = [at for at, held in admin.committed_offsets(shop.name, with_notes=True).items() if held.offset < 0]
+        assert copy == TopicPartition(shop.invoices, 0)
+        assert copy not in admin.committed_offsets(shop.name)
+        admin.delete_offsets(shop.name, [copy])
+    shop.make_again(shop.purchases)
+    shop.refused("holds no marker", range(1000, 1010), failOnDataLoss="false")

@@ -12,6 +12,7 @@ import typer
 
 from fencepost.cli.options import parse_assignments
 from fencepost.cli.output import CommandFailed
+from fencepost.cli.run_adopting import Adopting
 from fencepost.cli.run_again import RESTARTS_DEFAULT, SoFar, StartAgain, delay_seconds, so_far, start_again
 from fencepost.cli.run_view import CAUGHT_UP, FAILED, INTERRUPTED, View, view
 from fencepost.client.errors import ClientError
@@ -46,6 +47,10 @@ On a Spark cluster, and on a secured Kafka:
 \b
 From one cluster into another; --source-option kafka.NAME=VALUE is for the client of the one that is read:
   fencepost run shop.py --source-bootstrap-server old:9092 --bootstrap-server new:9092 --checkpoint /checkpoints/shop
+
+\b
+Go on although group and checkpoint do not fit, after a look at the difference (--yes in a script):
+  fencepost run shop.py ... --adopt continue
 
 Ctrl-C ends after the batch under way; a second one ends at once, which is as safe as a crash. When Spark's Java process
 dies or Spark cannot start a Python worker, the command starts Spark again, after 1, 2, 4 ... seconds. What the sink
@@ -164,8 +169,13 @@ def run(
     ] = 0,
     create_topics: Annotated[int, typer.Option(min=0, metavar="N", help="Make missing topics, of N partitions.")] = 0,
     adopt: Annotated[
-        str, typer.Option(metavar="HOW", help="Take over what another query has written; see the docs.")
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="continue: go on although group and checkpoint do not fit. Shows what that means, and asks.",
+        ),
     ] = "refuse",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --adopt.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document per event and line.")] = False,
 ) -> None:
     """Run a pipeline from a file, exactly once: a micro-batch is one transaction, its input offsets are in it."""
@@ -218,8 +228,10 @@ def run(
                     adopt=adopt,
                     source_bootstrap_servers=source_bootstrap_server,
                 )
+                adopting = Adopting(pipeline, options, spark_settings, is_agreed=yes or done.is_prepared)
+                adopting.ask_before_spark(shown)
                 changes = _Changes(create_topics if bootstrap_server is not None else 0, sample)
-                running = _Running(pipeline, options, master, spark_settings, shown, changes, done, restarts)
+                running = _Running(pipeline, options, master, spark_settings, shown, changes, done, restarts, adopting)
                 running.run()
     except StartAgain:
         start_again(running.done._replace(directory=surroundings.temporary))
@@ -311,6 +323,7 @@ class _Running:
         changes: _Changes,
         done: SoFar,
         restarts_max: int,
+        adopting: Adopting,
     ) -> None:
         self._pipeline = pipeline
         self._options = options
@@ -319,6 +332,7 @@ class _Running:
         self._shown = shown
         self._changes = changes
         self._restarts_max = restarts_max
+        self._adopting = adopting
         self._asked_to_stop = threading.Event()
         self.done = done
 
@@ -330,6 +344,7 @@ class _Running:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until there is a batch to finish
         spark = session(self._pipeline.name, self._master, self._conf)
         try:
+            self._adopting.ask(self._shown, spark)
             # Spark's own handler cancels every job; it is set when a session starts, so ours comes after it.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: self._interrupted())

@@ -3,11 +3,12 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.output import say
+from fencepost.cli.output import print_table, say
 from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
     from fencepost.cli.run_again import SoFar
+    from fencepost.spark.adoption import Adoption
     from fencepost.spark.batch_states import BatchState
     from fencepost.spark.pipelines import Pipeline
     from fencepost.spark.progress import Progress
@@ -36,6 +37,21 @@ class View:
 
     def running(self, timeout: "TransactionTimeout") -> None:
         self._print(f"transaction timeout {timeout}")
+
+    def adopting(self, adoption: "Adoption") -> None:
+        """What --adopt would do, before it is asked for."""
+        self._print(adoption.fact)
+        if adoption.partitions:
+            shown = [each.document() for each in adoption.partitions]
+            rows = [["?" if value is None else value for value in each.values()] for each in shown]
+            print_table(("topic", "partition", "group", "would begin at", "read again", "skipped"), rows)
+        if adoption.is_known:
+            self._print(
+                f"with --adopt, {adoption.read_again} offsets would be read and written again, "
+                f"{adoption.skipped} would be skipped"
+            )
+        else:
+            self._print("with --adopt, rows may be written again or skipped: ? is not known before it starts")
 
     def batch(self, progress: "Progress") -> None:
         self.batches += 1
@@ -119,6 +135,15 @@ class JsonView(View):
 
     def running(self, timeout: "TransactionTimeout") -> None:
         self._emit(event="running", transaction_timeout_ms=timeout.ms, transaction_timeout_rule=timeout.rule)
+
+    def adopting(self, adoption: "Adoption") -> None:
+        self._emit(
+            event="adopting",
+            reason=adoption.fact,
+            read_again=adoption.read_again if adoption.is_known else None,
+            skipped=adoption.skipped if adoption.is_known else None,
+            partitions=[each.document() for each in adoption.partitions],
+        )
 
     def stopping(self) -> None:
         self._emit(event="stopping")

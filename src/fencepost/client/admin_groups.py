@@ -116,10 +116,10 @@ class GroupAdmin(ClusterCalls):
         check_group(self._cluster, number, group_id, message)
 
     async def committed_offsets(
-        self, group_id: str, *, require_stable: bool = False
+        self, group_id: str, *, require_stable: bool = False, with_notes: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Every offset the group has committed."""
-        return await committed_offsets(self._cluster, group_id, require_stable=require_stable)
+        """Every offset the group has committed; `with_notes` also entries without an offset that carry metadata."""
+        return await committed_offsets(self._cluster, group_id, require_stable=require_stable, with_notes=with_notes)
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit for a group that has no members now."""

@@ -78,8 +78,12 @@ async def committed_offsets(
     partitions: Iterable[TopicPartition] | None = None,
     *,
     require_stable: bool = False,
+    with_notes: bool = False,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What the group has committed, of some partitions or of all. `require_stable` waits for open transactions."""
+    """What the group has committed, of some partitions or of all. `require_stable` waits for open transactions.
+
+    `with_notes`: also entries whose offset is -1, "nothing committed", but which carry metadata.
+    """
     wanted = None
     if partitions is not None:
         by_topic: dict[str, list[int]] = collections.defaultdict(list)
@@ -95,7 +99,7 @@ async def committed_offsets(
         for topic in answer.topics:
             for partition in topic.partitions:
                 check_group(cluster, partition.error_code, group_id)
-                if partition.committed_offset >= 0:
+                if partition.committed_offset >= 0 or (with_notes and partition.metadata):
                     offsets[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
                         partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
                     )

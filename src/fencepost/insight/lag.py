@@ -114,12 +114,12 @@ async def group_lag(
     description = await view.describe_group(group_id)
     committed = await view.committed_offsets(group_id)
     owners = {at: member.member_id for member in description.members for at in member.assignment}
-    pending = await pending_of_group(view, group_id)
+    pending = [each for each in await pending_of_group(view, group_id) or () if each.offset >= 0]
     there = {topic.name: topic for topic in await view.list_topics()}
     wanted = set(topics)
     partitions = [
         at
-        for at in sorted({*committed, *owners, *(each.partition for each in pending or ())})
+        for at in sorted({*committed, *owners, *(each.partition for each in pending)})
         if at.topic in there and at.partition in there[at.topic].partitions and (not wanted or at.topic in wanted)
     ]
     unstable = await unstable_partitions(view, group_id, partitions)
@@ -134,7 +134,7 @@ async def group_lag(
                 offsets[at],
                 await _count_if_near(view, at, offset, offsets[at], isolation_level, is_exact),
                 at in unstable,
-                tuple(each for each in pending or () if each.partition == at),
+                tuple(each for each in pending if each.partition == at),
                 owners.get(at),
             )
         )

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.client.errors import ClientError, ProducerFenced, TransactionMustAbort
-from fencepost.client.kafka_types import GroupMember
+from fencepost.client.errors import ClientError, ProducerFenced, TransactionMustAbort, UnknownTopic
+from fencepost.client.kafka_types import CommittedOffset, GroupMember
 from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.spark import write_errors
 from fencepost.spark.decisions import Decision, Step, View, decide
@@ -25,15 +25,16 @@ from fencepost.spark.errors import (
     WriteFailed,
 )
 from fencepost.spark.failures import Failure, failure_of
-from fencepost.spark.markers import Record, newest
+from fencepost.spark.markers import NO_OFFSET, Record, newest
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
 from fencepost.spark.planned import Planned
-from fencepost.spark.query_run import QueryRun
+from fencepost.spark.query_run import FirstLook, QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
 from fencepost.spark.waiting import SlotWatch
 from fencepost.topic_partition import TopicPartition
+from fencepost.wire.errors import ErrorCode
 
 _log = logging.getLogger("fencepost.spark")
 
@@ -77,6 +78,10 @@ def refuse_members(group_id: str, members: Sequence[GroupMember]) -> None:
         )
 
 
+class CopyRefused(Exception):
+    """The record may not be on an output topic as well; the next attempt leaves that out."""
+
+
 class OwnRowsLost(Exception):
     """What this attempt had kept went with an executor; the next attempt computes it again."""
 
@@ -88,6 +93,8 @@ class Attempts:
         self._settings = settings
         self._batch = batch
         self._decision: Decision | None = None
+        self._found: Record | None = None
+        """The newest record when it was last looked for."""
 
     # Entering
 
@@ -125,8 +132,8 @@ class Attempts:
         run, batch = self._run, self._batch
         stored = newest(run.producer.committed(batch.group_id, stable=True))
         if run.held is None and stored is not None:
-            yielded = dataclasses.replace(stored.marker, is_yielded=True)
-            run.producer.send_offsets(batch.group_id, yielded.on(stored.offsets))
+            yielded = dataclasses.replace(stored, marker=dataclasses.replace(stored.marker, is_yielded=True))
+            run.producer.send_offsets(batch.group_id, yielded.entries())
             run.producer.commit()
         else:
             run.producer.abort()
@@ -151,19 +158,26 @@ class Attempts:
         return False
 
     def _check_ownership(self) -> None:
-        """Before the one call of a run that fences others: is this writer the one whose turn it is?"""
+        """Before the one call of a run that fences others: is this writer the one whose turn it is?
+
+        What a predecessor has decided is waited for, so that nothing has changed later but by a driver that is at work.
+        What it has left open is not: only that call ends it.
+        """
         producer = self._run.producer
         refuse_members(self._batch.group_id, producer.members(self._batch.group_id))
-        try:
-            self._decide(stable=False)
-        except BatchRefused:
-            if not producer.is_settled():
-                raise
-            self._decide(stable=True)
+        self._decide(stable=producer.is_settled())
 
     def _decide(self, *, stable: bool) -> Decision:
         batch, run = self._batch, self._run
-        stored = newest(run.producer.committed(batch.group_id, stable=stable))
+        committed = run.producer.committed(batch.group_id, stable=stable)
+        stored = newest(committed)
+        if stored is None and run.held is not None and run.producer.is_settled():
+            # A group does not tell of offsets that are on their way and have none before them.
+            stored = newest(run.producer.committed(batch.group_id, stable=stable))
+        if run.first_look is None:
+            run.first_look = FirstLook(None if stored is None else stored.marker)
+            self._tell_of_offsets_set_by_others(stored, committed)
+        record = self._found = run.held if stored is None else stored
         is_first = stored is None and batch.batch_id == 0
         view = View(
             batch.group_id,
@@ -173,6 +187,8 @@ class Attempts:
             held=run.held,
             finished=run.finished,
             planned=batch.planned,
+            has_changed=run.first_look.differs_from(stored),
+            made_again=run.inputs.made_again(dict(record.marker.topic_ids)) if run.inputs and record else (),
             started_ms=run.started_ms,
             retention_ms=run.producer.limits().offsets_ms if is_first else None,
         )
@@ -182,6 +198,23 @@ class Attempts:
                 batch.group_id,
             )
         return decide(view, adopt=self._settings.adopt)
+
+    def _tell_of_offsets_set_by_others(
+        self, stored: Record | None, committed: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """`kafka-consumer-groups --reset-offsets` moves nothing here: a query reads where its checkpoint says."""
+        if stored is None:
+            return
+        moved = [
+            at
+            for at, offset in stored.positions.items()
+            if at in committed and committed[at].offset not in (offset, NO_OFFSET)
+        ]
+        if moved:
+            _log.warning(
+                "offsets of group %r were set by another than this sink (%s); the query goes on from its checkpoint, "
+                "and the next batch sets them right", self._batch.group_id, ", ".join(map(str, sorted(moved)[:4])),
+            )  # fmt: skip
 
     # Writing
 
@@ -221,7 +254,7 @@ class Attempts:
                     where = TopicPartition(row["topic"], row["partition"])
                     records[where] = records.get(where, 0) + row["records"]
         record = self._record(outputs, records)
-        run.producer.send_offsets(batch.group_id, record.marker.on(record.offsets))
+        self._send_offsets(record)
         run.producer.commit()
         run.held, run.touched_at = record, time.monotonic()
         run.topics.update(where.topic for where in records)
@@ -244,27 +277,61 @@ class Attempts:
             writer=batch.writer,
             committed_ms=time.time_ns() // 1_000_000,
         )
-        here = run.inputs.here(planned.offsets) if run.inputs is not None else {}
-        if here and here == dict(planned.offsets):
+        here, ids = self._inputs(planned)
+        copy_at = self._copy_place(outputs, records) if run.may_copy or not here else None
+        if copy_at in here:
+            copy_at = None  # What is written is also read: the entry is the input's.
+        if copy_at is None and not here:
+            raise FencepostSparkError(
+                "no source of the query reads this cluster, no output has a topic of its own and no row names one, so "
+                "the batch cannot be recorded",
+                "give topic= for at least one output",
+            )
+        if copy_at is None and here == dict(planned.offsets):
             return Record(marker, here)
-        return Record(marker.with_positions(planned.offsets), here or self._marker_place(outputs, records))
+        return Record(marker.with_inputs(planned.offsets, ids), here, copy_at)
 
-    def _marker_place(
-        self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Without an input that the group can hold, the marker is on a partition that is written."""
+    def _inputs(self, planned: Planned) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+        """The offsets that the group can hold, and the ids of the topics that were read."""
+        run = self._run
+        if run.inputs is None:
+            return {}, {}
+        before = planned.offsets if run.held is None else {**run.held.offsets, **run.held.positions}
+        # A log that has become shorter, or was not there, may be that of another topic.
+        doubtful = {at.topic for at, offset in planned.offsets.items() if at not in before or offset < before[at]}
+        ids = run.inputs.topic_ids({at.topic for at in planned.offsets}, look_again_at=doubtful)
+        return run.inputs.here(planned.offsets), ids
+
+    def _send_offsets(self, record: Record) -> None:
+        run = self._run
+        try:
+            run.producer.send_offsets(self._batch.group_id, record.entries())
+        except ClientError as error:
+            is_copy_refused = (
+                write_errors.code_of(error) == ErrorCode.TOPIC_AUTHORIZATION_FAILED and record.copy_at is not None
+            )
+            if not (is_copy_refused and record.offsets):
+                raise
+            run.may_copy = False
+            raise CopyRefused(f"no right to read {record.copy_at}") from error
+
+    def _copy_place(self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]) -> TopicPartition | None:
+        """A partition that is written. Deleting an input does not touch it, and it is there without any input."""
         topic = next((output.topic for output in outputs if output.topic is not None), None)
         if topic is not None:
-            return {TopicPartition(topic, 0): 0}
-        if self._run.held is not None:
-            return dict(self._run.held.offsets)
-        if records:
-            return {min(records): 0}
-        raise FencepostSparkError(
-            "no source of the query reads this cluster, no output has a topic of its own and no row names one, so the "
-            "batch cannot be recorded",
-            "give topic= for at least one output",
+            return TopicPartition(topic, 0)
+        found = self._found
+        before = (
+            None if found is None else found.copy_at or min(set(found.offsets) - set(found.positions), default=None)
         )
+        return before if before is not None and self._is_there(before.topic) else min(records, default=None)
+
+    def _is_there(self, topic: str) -> bool:
+        try:
+            self._run.producer.topic(topic)
+        except UnknownTopic:
+            return False
+        return True
 
     def _written(self, batches: Any, writers: int) -> list[Any]:
         producer = self._run.producer
@@ -376,7 +443,7 @@ def _is_worth_another_attempt(error: Exception) -> bool:
         return error.is_retriable  # A broker that is away for a moment, for example.
     if isinstance(error, FencepostSparkError):
         return False
-    return isinstance(error, OwnRowsLost) or failure_of(error) is Failure.PROCESS_LOST
+    return isinstance(error, OwnRowsLost | CopyRefused) or failure_of(error) is Failure.PROCESS_LOST
 
 
 def _first_line(error: Exception) -> str:

@@ -46,6 +46,7 @@ class Situation(enum.Enum):
     OTHER_DRIVER = enum.auto()
     TAKEN_OVER = enum.auto()
     WRITTEN_TWICE = enum.auto()
+    MADE_AGAIN = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,10 +174,11 @@ RULES: Mapping[Situation, Rule] = {
     ),
     Situation.OTHER_DRIVER: Rule(
         "does not fit in one of the ways above",
-        "holds a batch that was committed after this driver started",
+        "holds a batch that was committed after this driver had first looked",
         None,
         "batch {batch} of query {query} does not follow batch {stored_batch} of query {stored_query}, which was "
-        "committed to group {group!r} after this driver started, {written}: another driver is at work under this name",
+        "committed to group {group!r} after this driver had first looked, {written}: another driver is at work under "
+        "this name",
         _ONE_OF_TWO,
     ),
     Situation.TAKEN_OVER: Rule(
@@ -195,6 +197,17 @@ RULES: Mapping[Situation, Rule] = {
         "batch and name",
         "use transaction() and write both, so that they become visible together; or give each sink a name of its own, "
         "and each is exactly once by itself",
+    ),
+    Situation.MADE_AGAIN: Rule(
+        "would be written, but a topic that it reads was deleted and created again since, and its source has not "
+        "`failOnDataLoss=false`",
+        "holds a batch, and the ids of the topics as they were then",
+        None,
+        "{made_again} was deleted and created again since batch {stored_batch} was written {written}: rows that were "
+        "not read yet are lost, and the checkpoint's offsets ({planned_positions}) are those of the old topic",
+        "to read on in the new topic, set failOnDataLoss to false for the source: if the new topic is shorter than the "
+        f"old one was, it is read from its beginning, else from the checkpoint's offset. Or, once, {_ADOPT}",
+        may_adopt=True,
     ),
 }
 """A group that expired while a run was writing is judged by the run's own record, which is the newest there is."""
@@ -219,6 +232,10 @@ class View:
     """The batch that this run has finished last."""
     planned: Callable[[int], Planned | None] = lambda _: None
     """What the checkpoint says about a batch; None if that cannot be read."""
+    has_changed: bool = False
+    """Whether the group's record is another than when this run first looked."""
+    made_again: tuple[str, ...] = ()
+    """Topics that were deleted and created again since the record was written, and whose source is to fail then."""
     started_ms: int = 0
     retention_ms: int | None = None
 
@@ -251,9 +268,9 @@ def _compared(record: Record, planned: Planned | None) -> _Compared:
 
 def situation_of(view: View) -> Situation:
     found = _situation_of(view)
-    record = view.record
-    is_at_work = view.held is None and record is not None and record.marker.committed_ms > view.started_ms > 0
-    return Situation.OTHER_DRIVER if is_at_work and found in _WHERE_ADOPTING_MEETS_A_DRIVER else found
+    if view.held is None and view.has_changed and found in _WHERE_ADOPTING_MEETS_A_DRIVER:
+        return Situation.OTHER_DRIVER
+    return Situation.MADE_AGAIN if view.made_again and RULES[found].step is Step.WRITE else found
 
 
 def _situation_of(view: View) -> Situation:
@@ -322,7 +339,7 @@ def decide(view: View, *, adopt: str = REFUSE) -> Decision:
         return Decision(Step.SKIP, record.marker, found, record)
     if rule.step is Step.WRITE:
         return Decision(Step.WRITE, Marker(max(term, 1), view.batch_id, view.query_id), found)
-    if rule.may_adopt and adopt == CONTINUE and view.held is None:
+    if rule.may_adopt and adopt == CONTINUE and (view.held is None or found is Situation.MADE_AGAIN):
         return Decision(Step.WRITE, Marker(term + 1, view.batch_id, view.query_id), found)
     words = _words(view, found)
     raise BatchRefused(rule.fact.format_map(words), rule.advice.format_map(words))
@@ -344,6 +361,7 @@ def _words(view: View, found: Situation) -> dict[str, object]:
         "before": view.batch_id - 1,
         "planned_positions": _offsets_in_words(checkpoint) or "its offsets are not Kafka's",
         "planned_at": moment(first.planned_ms if first is not None else 0),
+        "made_again": " and ".join(f"topic {topic}" for topic in view.made_again),
         "held_term": view.held.marker.term if view.held is not None else 0,
     }
     if record is not None:

@@ -85,5 +85,5 @@ def _commit_again(run: QueryRun, group_id: str) -> None:
     if stored is not None and stored.marker.is_of != held.marker.is_of:
         run.producer.abort()  # Not this run's any more: the next batch says so.
         return
-    run.producer.send_offsets(group_id, held.marker.on(held.offsets))
+    run.producer.send_offsets(group_id, held.entries())
     run.producer.commit()

@@ -5,11 +5,12 @@ them then. They are also committed, after the transaction and as well as it goes
 the partition is, so that every tool shows the lag there. Nothing is decided by those.
 """
 
+import base64
 import dataclasses
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.blocking import Admin
@@ -34,6 +35,7 @@ class Source:
     client: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     topics: frozenset[str] | None = None
     pattern: str | None = None
+    fails_on_data_loss: bool = True
 
     def reads(self, topic: str) -> bool:
         if self.pattern is not None:
@@ -60,6 +62,7 @@ def _source(given: Mapping[str, str]) -> Source:
         {name: value for name, value in client.items() if name in CLIENT_OPTIONS and name != "client.id"},
         topics,
         given.get("subscribepattern"),
+        given.get("failondataloss", "true").strip().lower() != "false",
     )
 
 
@@ -73,6 +76,8 @@ class InputClusters:
         self._admins: dict[str, Admin | None] = {}
         self._is_written: dict[str, bool | None] = {}
         self._may_tell: dict[str, bool] = {}
+        self._topic_ids: dict[str, str | None] = {}
+        self._told_of: set[str] = set()
 
     def close(self) -> None:
         for admin in self._admins.values():
@@ -86,15 +91,59 @@ class InputClusters:
 
     def _is_here(self, topic: str) -> bool:
         said = {self._is_the_written_one(source) for source in self._sources if source.reads(topic)}
-        if len(said) == 1 and None not in said:
-            return bool(said.pop())
         if False in said:
-            return False  # The same name in two clusters: one number could not say where both are.
+            return False  # Also where the name is in two clusters: one number could not say where both are.
+        return self._topic_id(topic) is not None
+
+    # Which topics they are
+
+    def topic_ids(self, topics: Iterable[str], *, look_again_at: Collection[str] = ()) -> dict[str, str]:
+        """Of those that are there, as far as their cluster tells. Asked once in a run, unless something has changed."""
+        for topic in look_again_at:
+            self._topic_ids.pop(topic, None)
+        known = {topic: self._topic_id(topic, fresh=topic in look_again_at) for topic in sorted(set(topics))}
+        return {topic: topic_id for topic, topic_id in known.items() if topic_id}
+
+    def made_again(self, before: Mapping[str, str]) -> tuple[str, ...]:
+        """The topics that have another id than before, and whose source is to fail when data is lost."""
+        now = self.topic_ids(before)
+        changed = [topic for topic, topic_id in now.items() if topic_id != before[topic]]
+        passed = {topic for topic in changed if not self._fails_on_data_loss(topic)}
+        for topic in sorted(passed - self._told_of):
+            self._told_of.add(topic)
+            _log.warning(
+                "topic %s was deleted and created again since %r has last read it; failOnDataLoss is false, so it "
+                "reads on in the new one", topic, self._group_id,
+            )  # fmt: skip
+        return tuple(topic for topic in changed if topic not in passed)
+
+    def _fails_on_data_loss(self, topic: str) -> bool:
+        """False where Spark does not tell: the source has let it pass then."""
+        return any(source.fails_on_data_loss for source in self._sources if source.reads(topic))
+
+    def _topic_id(self, topic: str, *, fresh: bool = False) -> str | None:
+        """None if there is no such topic; empty if its cluster does not tell."""
+        known = self._topic_ids.get(topic)
+        if known is None:
+            known = self._topic_ids[topic] = self._asked_topic_id(topic, fresh=fresh)
+        return known
+
+    def _asked_topic_id(self, topic: str, *, fresh: bool) -> str | None:
+        elsewhere = [s for s in self._sources if s.reads(topic) and self._is_the_written_one(s) is False]
         try:
-            self._producer.topic(topic)
+            if not elsewhere:
+                return _text(self._producer.topic(topic, fresh=fresh).topic_id)
+            admin = self._admin(elsewhere[0])
+            return _text(admin.describe_topic(topic).topic_id) if admin is not None and len(elsewhere) == 1 else ""
         except UnknownTopic:
-            return False
-        return True
+            return None
+        except ClientError as error:
+            if not elsewhere:
+                raise
+            _log.info("the id of topic %s cannot be asked: %s", topic, error)
+            return ""
+
+    # Who they are
 
     def _is_the_written_one(self, source: Source) -> bool | None:
         """None if the cluster of the source cannot be asked."""
@@ -140,10 +189,15 @@ class InputClusters:
         """A group in which another pipeline keeps its record is left alone."""
         servers = source.bootstrap_servers
         if servers not in self._may_tell:
-            self._may_tell[servers] = newest(admin.committed_offsets(self._group_id)) is None
+            self._may_tell[servers] = newest(admin.committed_offsets(self._group_id, with_notes=True)) is None
             if not self._may_tell[servers]:
                 _log.warning(
                     "group %r at %s is the record of a pipeline that writes there, so the lag of this one is not shown "
                     "there; give it another name", self._group_id, servers,
                 )  # fmt: skip
         return self._may_tell[servers]
+
+
+def _text(topic_id: bytes) -> str:
+    """As Kafka's tools show it; empty for clusters that give topics no id."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode() if any(topic_id) else ""

@@ -3,7 +3,11 @@
 The marker says which query wrote which batch under which term, who that was and when, and holds a digest of what
 Spark's checkpoint says about every source of the batch. The term counts how often another writer was allowed to take
 over (`adopt=`), so that a writer that was replaced finds out. The digest is the authority on where the batch ended: it
-also holds for sources whose offsets cannot be in the group. `decisions` compares it. Pure.
+also holds for sources whose offsets cannot be in the group. `decisions` compares it.
+
+A cluster that deletes a topic deletes the group's offsets of it. So a copy of the marker is on a partition of an output
+topic, with the input offsets and the ids of the input topics inside. Its offset is -1, which every tool takes for
+"nothing committed", so that it is nobody's lag. Pure.
 """
 
 import dataclasses
@@ -15,7 +19,8 @@ from fencepost.client.kafka_types import CommittedOffset
 from fencepost.topic_partition import TopicPartition
 
 POSITIONS_BYTES_MAX = 3_000
-"""Of positions inside a marker: brokers take 4,096 bytes of metadata (`offset.metadata.max.bytes`)."""
+"""Of positions and topic ids inside a marker: brokers take 4,096 bytes of metadata (`offset.metadata.max.bytes`)."""
+NO_OFFSET = -1
 
 Positions = Mapping[TopicPartition, int]
 
@@ -33,6 +38,8 @@ class Marker:
     """Where the inputs ended, if the offsets that carry the marker do not say; empty if they did not fit."""
     is_yielded: bool = False
     """Whoever fenced the writer of this batch has found that it was not its turn, and has given way."""
+    topic_ids: tuple[tuple[str, str], ...] = ()
+    """Of the input topics, as far as they were known and fit: a topic that was made again has another."""
 
     def text(self) -> str:
         held: dict[str, Any] = {"term": self.term, "query": self.query_id, "batch": self.batch_id}
@@ -44,17 +51,25 @@ class Marker:
             held["positions"] = nested(dict(self.positions))
         if self.is_yielded:
             held["yielded"] = True
+        if self.topic_ids:
+            held["topics"] = dict(self.topic_ids)
         return json.dumps(held, separators=(",", ":"))
 
-    def on(self, offsets: Positions) -> dict[TopicPartition, CommittedOffset]:
-        """The offsets of a batch, each with the marker."""
-        text = self.text()
-        return {partition: CommittedOffset(offset, metadata=text) for partition, offset in offsets.items()}
+    @property
+    def brief(self) -> "Marker":
+        """Without what the offsets beside it, or a copy, say as well."""
+        return dataclasses.replace(self, positions=None, topic_ids=())
 
-    def with_positions(self, positions: Positions) -> "Marker":
-        """For inputs of another cluster. The digest stays when there is no room for them."""
-        fits = len(json.dumps(nested(positions), separators=(",", ":"))) <= POSITIONS_BYTES_MAX
-        return dataclasses.replace(self, positions=tuple(sorted(positions.items())) if fits else ())
+    def with_inputs(self, positions: Positions, topic_ids: Mapping[str, str]) -> "Marker":
+        """Where the inputs ended, and what they were. The digest stays when there is no room for them."""
+        room = POSITIONS_BYTES_MAX - len(json.dumps(nested(positions), separators=(",", ":")))
+        fits = room >= 0
+        ids_fit = fits and len(json.dumps(topic_ids, separators=(",", ":"))) <= room
+        return dataclasses.replace(
+            self,
+            positions=tuple(sorted(positions.items())) if fits else (),
+            topic_ids=tuple(sorted(topic_ids.items())) if ids_fit else (),
+        )
 
     @property
     def is_of(self) -> tuple[int, int, str, str]:
@@ -68,11 +83,22 @@ class Record:
 
     marker: Marker
     offsets: Positions
+    copy_at: TopicPartition | None = None
+    """The partition of an output whose entry holds the whole marker: deleting an input does not take it along."""
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Where the inputs of the batch ended, as far as the group knows."""
         return dict(self.offsets if self.marker.positions is None else self.marker.positions)
+
+    def entries(self) -> dict[TopicPartition, CommittedOffset]:
+        """As the group holds it."""
+        whole = self.marker.text()
+        if self.copy_at is None:
+            return {partition: CommittedOffset(offset, metadata=whole) for partition, offset in self.offsets.items()}
+        brief = self.marker.brief.text()
+        beside = {partition: CommittedOffset(offset, metadata=brief) for partition, offset in self.offsets.items()}
+        return {**beside, self.copy_at: CommittedOffset(NO_OFFSET, metadata=whole)}
 
 
 def parse(text: str) -> Marker | None:
@@ -89,6 +115,7 @@ def parse(text: str) -> Marker | None:
             int(found.get("at", 0)),
             None if held is None else tuple(sorted(_flat(held).items())),
             bool(found.get("yielded", False)),
+            tuple(sorted((str(topic), str(known)) for topic, known in found.get("topics", {}).items())),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -100,7 +127,11 @@ def newest(committed: Mapping[TopicPartition, CommittedOffset]) -> Record | None
     if not marked:
         return None
     last = max(marked.values(), key=lambda marker: (marker.term, marker.batch_id, marker.query_id, marker.committed_ms))
-    return Record(last, {at: committed[at].offset for at, marker in marked.items() if marker.is_of == last.is_of})
+    same = {at: marker for at, marker in marked.items() if marker.is_of == last.is_of}
+    copies = [at for at in same if committed[at].offset < 0]
+    whole = same[copies[0]] if copies else last
+    offsets = {at: committed[at].offset for at in same if at not in copies}
+    return Record(whole, offsets, copies[0] if copies else None)
 
 
 def nested(positions: Positions) -> dict[str, dict[str, int]]:

@@ -24,20 +24,24 @@ NEW_QUERY = "(new)"
 def first_decision(admin: Admin, name: str, checkpoint: Checkpoint, adopt: str) -> Decision | None:
     """What becomes of the first batch; raises what it would be refused with. None if only the batch itself can tell:
     Spark has not planned it yet, and the group holds one of its number."""
+    view, is_planned_later = first_view(admin, name, checkpoint)
+    return None if is_planned_later else decide(view, adopt=adopt)
+
+
+def first_view(admin: Admin, name: str, checkpoint: Checkpoint) -> tuple[View, bool]:
+    """What the first batch meets, and whether only the batch itself can tell what becomes of it."""
     query_id = checkpoint.query_id_if_begun()
     batch_id = checkpoint.next_batch() if query_id is not None else 0
-    stored = newest(admin.committed_offsets(name))
+    stored = newest(admin.committed_offsets(name, with_notes=True))
     plans = plans_of(checkpoint)
-    is_planned_later = plans(batch_id) is None
-    if (
-        is_planned_later
+    is_planned_later = (
+        plans(batch_id) is None
         and stored is not None
         and (stored.marker.query_id, stored.marker.batch_id) == (query_id, batch_id)
-    ):
-        return None
+    )
     started_ms = time.time_ns() // 1_000_000
     view = View(name, query_id or NEW_QUERY, batch_id, stored, planned=plans, started_ms=started_ms)
-    return decide(view, adopt=adopt)
+    return view, is_planned_later
 
 
 def end_what_was_left(client: Client, admin: Admin, name: str, checkpoint: Checkpoint, adopt: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.input_clusters import InputClusters, Source
-from fencepost.spark.markers import Record
+from fencepost.spark.markers import Marker, Record
 from fencepost.spark.query_sources import reads_kafka, sources_read, trigger_of
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
@@ -102,14 +102,31 @@ def _connect_context(spark: Any, location: str | None) -> QueryContext:
     return QueryContext(checkpoint.query_id(), _PROCESS_RUN_ID, None, application, checkpoint)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FirstLook:
+    """Whether a record was there, and which: not by time, the clocks of two hosts differ."""
+
+    marker: Marker | None
+
+    def differs_from(self, record: Record | None) -> bool:
+        now = None if record is None else record.marker
+        if now is None or self.marker is None:
+            return now is not self.marker
+        return (now.is_of, now.committed_ms) != (self.marker.is_of, self.marker.committed_ms)
+
+
 @dataclasses.dataclass(slots=True)
 class QueryRun:
     producer: RunProducer
     started_ms: int = dataclasses.field(default_factory=lambda: time.time_ns() // 1_000_000)
     inputs: InputClusters | None = None
     """None where nothing is read from Kafka."""
+    first_look: "FirstLook | None" = None
+    """What the group held when this run first looked."""
     held: Record | None = None
     """What this run has committed last, or has found committed; None before."""
+    may_copy: bool = True
+    """Whether the record's copy may be on an output topic. With ACLs that needs the right to read it."""
     finished: int | None = None
     """The batch that this run has brought to its end."""
     fenced_by: Exception | None = None

@@ -123,12 +123,13 @@ class RunProducer:
     def cluster_id(self) -> str:
         return self._cluster.cluster_id
 
-    def topic(self, name: str) -> TopicMetadata:
-        return self._loop.run(self._cluster.topic(name))
+    def topic(self, name: str, *, fresh: bool = False) -> TopicMetadata:
+        """`fresh`: as it is now, not as it was when this client last asked."""
+        return self._loop.run(self._cluster.refresh_topic(name) if fresh else self._cluster.topic(name))
 
     def committed(self, group_id: str, *, stable: bool) -> dict[TopicPartition, CommittedOffset]:
         """With `stable` it waits until the transaction before has been decided for the group."""
-        return self._loop.run(committed_offsets(self._cluster, group_id, require_stable=stable))
+        return self._loop.run(committed_offsets(self._cluster, group_id, require_stable=stable, with_notes=True))
 
     def members(self, group_id: str) -> Sequence[GroupMember]:
         try:

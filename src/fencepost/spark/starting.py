@@ -10,6 +10,7 @@ from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
 from fencepost.client.kafka_types import ResourceType
 from fencepost.spark import batch_states
+from fencepost.spark.adoption import Adoption, adoption_of
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.formats import Format
 from fencepost.spark.ownership import end_what_was_left, first_decision
@@ -127,6 +128,13 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
             if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
         first_decision(admin, name, Checkpoint(options.checkpoint, spark), options.adopt)
+
+
+def adoption(pipeline: Pipeline, spark: "SparkSession | None", options: StartOptions) -> Adoption | None:
+    """What `adopt` would do, for a person to decide; None if it has nothing to do. Raises what it does not help."""
+    with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
+        checkpoint = Checkpoint(options.checkpoint, spark)
+        return adoption_of(admin, pipeline.name, checkpoint, options.starting_offsets)
 
 
 def end_predecessor(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:

@@ -1,20 +1,27 @@
-"""The long run: every example on both brokers and both protocols under random kills; prints a table.
+"""The long run: every example on both brokers and both protocols under random kills, and restarts under faults of
+checkpoints, groups and drivers, on both brokers and across them; prints two tables.
 
-python -m tests.spark.chaos [--kills 10] [--seed N] [--only shop/fencepost/TV2] [--histories DIR]
+python -m tests.spark.chaos [--kills 10] [--restarts 16] [--seed N] [--only shop/fencepost/TV2] [--histories DIR]
 """
 
 import argparse
+import contextlib
 import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 from tests.spark.chaos.examples import FLAKY_SHOP, SHOP, TRANSFERS, Example
+from tests.spark.chaos.restarts import HEADS as RESTARTS_HEADS
+from tests.spark.chaos.restarts import IDLE_FAULTS, RestartsResult, RestartsRun, mount_settings
+from tests.spark.chaos.restarts import plan as plan_restarts
 from tests.spark.chaos.run import HEADS, VICTIMS, Result, chaos
+from tests.spark.sessions import spark_session
 
 CELLS: list[tuple[str, Example, type[BrokerProcess], str]] = [
     ("shop/fencepost/TV2", SHOP, FencepostProcess, "TV2"),
@@ -22,6 +29,14 @@ CELLS: list[tuple[str, Example, type[BrokerProcess], str]] = [
     ("flaky-shop/apache/TV2", FLAKY_SHOP, ApacheKafka, "TV2"),
     ("transfers/fencepost/TV1", TRANSFERS, FencepostProcess, "TV1"),
 ]
+RESTARTS = [
+    # Source and target, and the source's format: Spark's own connector is met, too.
+    ("restarts/fencepost", "fencepost", "fencepost", "fencepost"),
+    ("restarts/apache, Spark's source", "apache", "apache", "kafka"),
+    ("restarts/fencepost to apache, Spark's source", "fencepost", "apache", "kafka"),
+    ("restarts/apache to fencepost", "apache", "fencepost", "fencepost"),
+]
+FORGETFUL = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
 
 
 def plan(source: random.Random, count: int) -> list[str]:
@@ -31,12 +46,46 @@ def plan(source: random.Random, count: int) -> list[str]:
     return kills
 
 
+def restarts(source: random.Random, count: int, seed: int, only: str) -> list[RestartsResult]:
+    """All in one session of Spark."""
+    results: list[RestartsResult] = []
+    cells = [(*cell, plan_restarts(source, count)) for cell in RESTARTS]
+    cells += [(f"idle/{kind}", kind, kind, "fencepost", list(IDLE_FAULTS)) for kind in ("fencepost", "apache")]
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
+        spark = stack.enter_context(spark_session(with_connector=True, **mount_settings(directory)))
+        kinds = {"fencepost": FencepostProcess, "apache": ApacheKafka}
+        for settings in ({}, FORGETFUL):
+            wanted = [cell for cell in cells if only in cell[0] and cell[0].startswith("idle/") is bool(settings)]
+            with contextlib.ExitStack() as running:
+                names = sorted({name for cell in wanted for name in cell[1:3]})
+                brokers = {name: running.enter_context(kinds[name](settings)) for name in names}
+                for name, read, written, source_format, faults in wanted:
+                    print(f"{name}, seed {seed}: {', '.join(faults)}", flush=True)
+                    made = RestartsRun(name, spark, brokers[read], brokers[written], directory, seed, source_format)
+                    results.append(made.result)
+                    try:
+                        made.run(faults)
+                    except AssertionError as error:
+                        print(f"{name} failed: {error}", flush=True)
+                        made.result.wrong_words.append(str(error))
+    return results
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print("| " + " | ".join(heads) + " |")
+    print("|" + "---|" * len(heads))
+    for row in rows:
+        print("| " + " | ".join(map(str, row)) + " |")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10, help="of each cell, sleeping drivers included")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     parser.add_argument("--only", default="", help="the cells whose names contain this")
     parser.add_argument("--histories", type=Path, metavar="DIR", help="keep the histories, for fencepost check-history")
+    parser.add_argument("--restarts", type=int, default=16, help="faults of each cell of restarts")
     given = parser.parse_args()
     source = random.Random(given.seed)
     results: list[Result] = []
@@ -51,12 +100,15 @@ def main() -> int:
             if given.histories is not None:
                 given.histories.mkdir(parents=True, exist_ok=True)
                 shutil.copy(results[-1].history, given.histories / f"{name.replace('/', '-')}.jsonl")
-    print("| " + " | ".join(HEADS) + " |")
-    print("|" + "---|" * len(HEADS))
-    for result in results:
-        print("| " + " | ".join(map(str, result.row())) + " |")
-    print(f"{sum(result.kill_count for result in results)} kills, seed {given.seed}")
-    return 0 if results and all(result.verdict.is_clean for result in results) else 1
+    restarted = restarts(source, given.restarts, given.seed, given.only)
+    if results:
+        table(HEADS, [result.row() for result in results])
+    if restarted:
+        table(RESTARTS_HEADS, [result.row() for result in restarted])
+    faults = sum(result.kills.total() for result in results) + sum(each.faults.total() for each in restarted)
+    print(f"{faults} faults, {sum(result.kill_count for result in results)} of them kills, seed {given.seed}")
+    is_clean = all(result.verdict.is_clean for result in results) and all(each.is_clean for each in restarted)
+    return 0 if faults and is_clean else 1
 
 
 if __name__ == "__main__":

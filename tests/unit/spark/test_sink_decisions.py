@@ -141,7 +141,7 @@ CELLS = {
     "a new checkpoint": (view(record(4, 40, 4, query=OTHER), 0, {0: plan(10, 1)}), Situation.OTHER_QUERY),
     # Another driver.
     **{
-        f"another driver, {name}": (view(stored, started_ms=4_999), Situation.OTHER_DRIVER)
+        f"another driver, {name}": (view(stored, has_changed=True), Situation.OTHER_DRIVER)
         for name, stored in {
             "forked": record(4, 41, 4),
             "one behind": record(5, 60, 6),
@@ -150,9 +150,9 @@ CELLS = {
             "another query": record(4, 40, 4, query=OTHER),
         }.items()
     },
-    "a driver that wrote before this one started": (view(record(6, 60, 6), started_ms=5_000), Situation.BEHIND),
+    "a driver that wrote before this one started": (view(record(6, 60, 6), started_ms=4_999), Situation.BEHIND),
     "a successor may repeat what its predecessor wrote last": (
-        view(record(5, 50, 5), started_ms=4_999),
+        view(record(5, 50, 5), has_changed=True),
         Situation.REPLAYED,
     ),
     "taken over by an adopting query": (
@@ -167,6 +167,17 @@ CELLS = {
         view(record(5, 50, 5), held=record(5, 50, 5), finished=5),
         Situation.WRITTEN_TWICE,
     ),
+    # A topic that was deleted and created again.
+    "made again": (view(record(4, 40, 4), made_again=("purchases",)), Situation.MADE_AGAIN),
+    "made again, after a batch that was skipped": (
+        view(record(4, 40, 4), held=record(4, 40, 4), made_again=("purchases",)),
+        Situation.MADE_AGAIN,
+    ),
+    "made again, but the batch was committed": (
+        view(record(5, 50, 5), made_again=("purchases",)),
+        Situation.REPLAYED,
+    ),
+    "made again, and forked": (view(record(4, 41, 4), made_again=("purchases",)), Situation.FORKED),
 }
 
 
@@ -191,7 +202,7 @@ def test_cell(cell):
         decide(given)
     assert "{" not in str(refused.value).replace('{"', "")
     assert ("adopt='continue'" in refused.value.advice) is (rule.may_adopt or expected is Situation.TAKEN_OVER)
-    if rule.may_adopt and given.held is None:
+    if rule.may_adopt and (given.held is None or expected is Situation.MADE_AGAIN):
         adopted = decide(given, adopt=CONTINUE)
         assert adopted.step is Step.WRITE
         assert adopted.marker == Marker((given.stored.marker.term if given.stored else 0) + 1, given.batch_id, QUERY)
@@ -223,6 +234,8 @@ def test_a_run_that_holds_a_record_never_adopts():
         ("another driver, two behind", "another driver is at work"),
         ("the group expired or was deleted", "offsets.retention.minutes"),
         ("the group expired or was deleted", "purchases-0 at 40, purchases-1 at 4"),
+        ("made again", "topic purchases was deleted and created again since batch 4 was written"),
+        ("made again", "set failOnDataLoss to false"),
         ("forked, not Kafka", "the group does not say at which"),
         ("a first batch planned before the group expired", "on 1970-01-01 at 00:00:01 UTC"),
     ],

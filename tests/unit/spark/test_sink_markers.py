@@ -12,8 +12,8 @@ FULL = Marker(
 
 
 def test_a_marker_survives_the_metadata_of_an_offset():
-    for marker in (Marker(7, 12345, QUERY), FULL, FULL.with_positions({AT[0]: 17, AT[1]: 4})):
-        offsets = marker.on({AT[0]: 17, AT[1]: 4})
+    for marker in (Marker(7, 12345, QUERY), FULL, FULL.with_inputs({AT[0]: 17, AT[1]: 4}, {})):
+        offsets = Record(marker, {AT[0]: 17, AT[1]: 4}).entries()
         assert [offset.offset for offset in offsets.values()] == [17, 4]
         assert {parse(offset.metadata) for offset in offsets.values()} == {marker}
         assert len(marker.text()) < 300
@@ -36,8 +36,42 @@ def test_the_newest_marker_counts_and_foreign_metadata_does_not():
 
 def test_positions_of_another_cluster_are_in_the_marker_if_they_fit():
     many = {TopicPartition("a-topic-with-a-name", number): 1_000_000 + number for number in range(1_000)}
-    assert FULL.with_positions(many).positions == ()
-    fits = FULL.with_positions(dict(list(many.items())[:150]))
+    assert FULL.with_inputs(many, {}).positions == ()
+    fits = FULL.with_inputs(dict(list(many.items())[:150]), {})
     assert len(fits.positions or ()) == 150
     assert len(fits.text()) < POSITIONS_BYTES_MAX + 400
-    assert newest(fits.on({AT[0]: 0})).positions == dict(list(many.items())[:150])
+    assert newest(Record(fits, {}, AT[0]).entries()).positions == dict(list(many.items())[:150])
+
+
+def test_the_copy_on_an_output_holds_the_whole_marker_and_survives_the_inputs():
+    whole = FULL.with_inputs({AT[0]: 17, AT[1]: 4}, {"purchases": "9bA1"})
+    invoices = TopicPartition("invoices", 0)
+    record = Record(whole, {AT[0]: 17, AT[1]: 4}, invoices)
+    entries = record.entries()
+    assert newest(entries) == record
+    assert entries[invoices].offset == -1, "every tool takes that for nothing committed"
+    assert parse(entries[AT[0]].metadata) == FULL
+    left = newest({invoices: entries[invoices]})
+    assert left == Record(whole, {}, invoices)
+    assert left.positions == {AT[0]: 17, AT[1]: 4}
+
+
+def test_a_copy_of_an_older_batch_does_not_count():
+    """Its place may change: an earlier batch has written another topic."""
+    older = Record(Marker(1, 8, QUERY, positions=()), {}, AT[3]).entries()
+    newer = Record(Marker(1, 9, QUERY), {AT[0]: 5})
+    assert newest({**older, **newer.entries()}) == newer
+
+
+def test_a_record_across_clusters_of_an_earlier_version_is_understood():
+    held = FULL.with_inputs({AT[1]: 4}, {})
+    place = CommittedOffset(0, metadata=held.text())
+    record = newest({TopicPartition("invoices", 0): place})
+    assert record.positions == {AT[1]: 4}
+    assert record.entries() == {TopicPartition("invoices", 0): place}
+
+
+def test_topic_ids_are_left_out_where_they_do_not_fit():
+    ids = {f"a-topic-with-a-name-{number}": "abcdefghijklmnopqrstuv" for number in range(100)}
+    assert FULL.with_inputs({AT[0]: 1}, ids).topic_ids == ()
+    assert len(FULL.with_inputs({AT[0]: 1}, ids).text()) < POSITIONS_BYTES_MAX

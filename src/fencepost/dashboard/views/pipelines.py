@@ -35,7 +35,7 @@ async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> d
     batch, least, most = None, None, None
     if has_group:
         try:
-            committed = await page.view.committed_offsets(name)
+            committed = await page.view.committed_offsets(name, with_notes=True)
             batch = told.marked_batch(each.metadata for each in committed.values())
             if batch is not None or client is not None:
                 least, most = total_lag(await group_lag(page.view, name))
