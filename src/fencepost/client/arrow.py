@@ -49,7 +49,7 @@ def read_columns(
     isolation_level: IsolationLevel,
     aborted: Iterable[AbortedTransaction],
 ) -> FetchedColumns:
-    """What `fetching.read_fetched` reads, as one record batch; none if there is nothing to see."""
+    """What `fetching.read_fetched` reads, as one record batch; none if nothing is visible."""
     from fencepost.wire.arrow_records import BatchAt, decode_batches
 
     view = memoryview(data if data is not None else b"")
@@ -75,7 +75,7 @@ class AsyncArrowReader(ClusterSession):
         **options: Any,
     ) -> None:
         try:
-            import fencepost.wire.arrow_records  # noqa: F401 - told here rather than in the midst of a fetch
+            import fencepost.wire.arrow_records  # noqa: F401 - reported here rather than in the middle of a fetch
         except ImportError as error:
             raise MissingExtra(error) from None
         super().__init__(Cluster(bootstrap_servers, **options))

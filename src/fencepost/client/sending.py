@@ -391,7 +391,6 @@ class Sender:
             else:
                 self._answered(queue, batch, result)
         self._look_soon()
-        self._progress.set()
 
     def _request(self, taken: Sequence[tuple[PartitionQueue, Batch]]) -> messages.ProduceRequest:
         by_topic: dict[str, list[_PartitionData]] = collections.defaultdict(list)
@@ -429,7 +428,6 @@ class Sender:
                 self._retry_or_fail(queue, queue.waiting[0], failure)
             self._tidy(queue)
         self._look_soon()
-        self._progress.set()
 
     async def _find_leader(self, queue: PartitionQueue) -> None:
         try:
@@ -514,15 +512,16 @@ class Sender:
                 if batch.may_be_written:
                     self._role.delivery_failed(_failure(queue.partition, batch, reason))
                 self._forget(queue, batch)
-        self._progress.set()
 
     def _forget(self, queue: PartitionQueue, batch: Batch) -> None:
         self._buffered_bytes -= batch.size_bytes
+        self._progress.set()
         self._tidy(queue)
 
     def _tidy(self, queue: PartitionQueue) -> None:
         if queue.is_idle:
             self._busy.pop(queue.partition, None)
+            self._progress.set()
 
 
 def _failure(partition: TopicPartition, batch: Batch, cause: Exception) -> DeliveryFailed:
