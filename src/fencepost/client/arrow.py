@@ -50,6 +50,7 @@ def read_columns(
     aborted: Iterable[AbortedTransaction],
 ) -> FetchedColumns:
     """What `fetching.read_fetched` reads, as one record batch; none if nothing is visible."""
+    # Here and below: the extra may not be installed, and the readers say so when they are made.
     from fencepost.wire.arrow_records import BatchAt, decode_batches
 
     view = memoryview(data if data is not None else b"")
@@ -103,7 +104,7 @@ class AsyncArrowReader(ClusterSession):
 
 def _before(batch: Any, end: int) -> Any:
     """The rows below an offset. Offsets grow, so that is a prefix."""
-    import numpy
+    import numpy  # with the extra, as above
 
     offsets = batch.column(0).to_numpy()
     return batch.slice(0, int(numpy.searchsorted(offsets, end)))

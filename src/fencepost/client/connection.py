@@ -73,7 +73,7 @@ class Connection:
     def version_of(self, api: Api[Any, Any]) -> int:
         """The newest version both sides speak."""
         theirs = self.broker_versions.get(api.key)
-        if theirs is None or theirs[1] < api.version_min or theirs[0] > api.version_max:
+        if theirs is None or not self.offers(api):
             raise UnsupportedByBroker(self.address, api.name, api.versions, theirs)
         return min(theirs[1], api.version_max)
 
@@ -82,15 +82,14 @@ class Connection:
         return theirs is not None and theirs[1] >= api.version_min and theirs[0] <= api.version_max
 
     async def call(self, api: Api[Q, R], request: Q, timeout_ms: int) -> R:
-        return await self._call(api, request, self.version_of(api), timeout_ms)
-
-    async def _call(self, api: Api[Q, R], request: Q, version: int, timeout_ms: int) -> R:
+        version = self.version_of(api)
         frame = await self._exchange(api, request, version, timeout_ms)
         try:
             return read_response(api.response, api.key, version, frame)[1]  # type: ignore[no-any-return]
         except MalformedMessage as error:
-            self.abort(f"its answer to {api.name} {version} is malformed: {error}")
-            raise NotAKafkaBroker(self.address, f"its answer to {api.name} {version} is malformed: {error}") from None
+            reason = f"its answer to {api.name} {version} is malformed: {error}"
+            self.abort(reason)
+            raise NotAKafkaBroker(self.address, reason) from None
 
     async def _exchange(self, api: Api[Q, R], request: Q, version: int, timeout_ms: int) -> memoryview:
         correlation_id = self._next_correlation_id
