@@ -44,7 +44,7 @@ class ConfigAdmin(ClusterCalls):
     async def describe_configs(
         self, resource_type: ResourceType, name: str, *, keys: Iterable[str] | None = None, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """The settings of one resource, sorted. The broker "" is the default of all brokers."""
+        """The settings of one resource, sorted. Broker "" stands for the defaults of all brokers."""
         request_type = messages.DescribeConfigsRequest
         wanted = request_type.DescribeConfigsResource(
             resource_type=int(resource_type),
@@ -72,7 +72,7 @@ class ConfigAdmin(ClusterCalls):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set settings; None gives one back to its default. Settings not named stay as they are."""
+        """Change settings. None resets one to its default; settings that are not named stay as they are."""
         request_type = messages.IncrementalAlterConfigsRequest
         altered = [
             request_type.AlterConfigsResource.AlterableConfig(
@@ -157,7 +157,7 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         return created
 
     async def _seen(self, name: str) -> None:
-        """Wait until brokers answer for a new topic: the controller has made it before they have all heard of it."""
+        """Wait until the brokers know a new topic: the controller answers before they all do."""
         backoff = Backoff(self._cluster.retry_timeout_ms)
         while True:
             try:
@@ -220,7 +220,7 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         return await list_offsets(self._cluster, timestamps, isolation_level)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Drop everything below an offset (-1: everything) per partition; gives the new first offsets."""
+        """Delete the records below an offset (-1: all) in each partition. Returns the new first offsets."""
 
         async def one(partition: TopicPartition, offset: int) -> int:
             async def attempt() -> int:

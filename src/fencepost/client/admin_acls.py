@@ -1,7 +1,7 @@
-"""Access control: see, make and delete the rules of a cluster (KIP-140, KIP-290)."""
+"""Access control: list, create and delete the ACLs of a cluster (KIP-140, KIP-290)."""
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from fencepost.client import apis
 from fencepost.client.cluster import ClusterCalls
@@ -21,17 +21,8 @@ from fencepost.wire.acls import (
 
 class AclAdmin(ClusterCalls):
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
-        """The rules that a filter finds, or all, sorted."""
-        filter_ = wanted or AclBindingFilter()
-        request = messages.DescribeAclsRequest(
-            resource_type_filter=filter_.resource_type,
-            resource_name_filter=filter_.name,
-            pattern_type_filter=filter_.pattern_type,
-            principal_filter=filter_.principal,
-            host_filter=filter_.host,
-            operation=filter_.operation,
-            permission_type=filter_.permission_type,
-        )
+        """The ACLs that match a filter, or all, sorted."""
+        request = messages.DescribeAclsRequest(**_filter_fields(wanted or AclBindingFilter()))
 
         async def attempt() -> list[AclBinding]:
             answer = await self._cluster.call_any(apis.DESCRIBE_ACLS, request)
@@ -45,7 +36,7 @@ class AclAdmin(ClusterCalls):
         return await self._cluster.retrying(attempt)
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
-        """All of them, or as many as are right; a rule that is there already is no error."""
+        """Create ACLs. One that exists already is no error; if some are refused, the others are created."""
         wanted = list(bindings)
         creation = messages.CreateAclsRequest.AclCreation
         request = messages.CreateAclsRequest(
@@ -73,22 +64,9 @@ class AclAdmin(ClusterCalls):
         await self._cluster.retrying(attempt)
 
     async def delete_acls(self, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
-        """Deletes what any of the filters finds; gives what was deleted, sorted."""
+        """Delete the ACLs that match any of the filters. Returns them, sorted."""
         wanted = messages.DeleteAclsRequest.DeleteAclsFilter
-        request = messages.DeleteAclsRequest(
-            filters=[
-                wanted(
-                    resource_type_filter=each.resource_type,
-                    resource_name_filter=each.name,
-                    pattern_type_filter=each.pattern_type,
-                    principal_filter=each.principal,
-                    host_filter=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission_type,
-                )
-                for each in filters
-            ]
-        )
+        request = messages.DeleteAclsRequest(filters=[wanted(**_filter_fields(each)) for each in filters])
 
         async def attempt() -> list[AclBinding]:
             answer = await self._cluster.call_controller(apis.DELETE_ACLS, request)
@@ -101,6 +79,18 @@ class AclAdmin(ClusterCalls):
             return sorted(gone)
 
         return await self._cluster.retrying(attempt)
+
+
+def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission_type,
+    }
 
 
 def _binding(

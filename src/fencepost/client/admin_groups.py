@@ -1,7 +1,6 @@
 """List, describe and delete consumer groups; read, commit and delete their offsets."""
 
 import asyncio
-import collections
 from collections.abc import Iterable, Mapping
 
 from fencepost.client import apis
@@ -15,6 +14,7 @@ from fencepost.client.kafka_types import (
     GroupListing,
     GroupMember,
     GroupMetadata,
+    by_topic,
 )
 from fencepost.client.membership import decode_assignment
 from fencepost.client.offsets import check_group, commit_offsets, committed_offsets
@@ -127,9 +127,6 @@ class GroupAdmin(ClusterCalls):
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         request_type = messages.OffsetDeleteRequest
-        by_topic: dict[str, list[int]] = collections.defaultdict(list)
-        for partition in partitions:
-            by_topic[partition.topic].append(partition.partition)
         request = request_type(
             group_id=group_id,
             topics=[
@@ -140,7 +137,7 @@ class GroupAdmin(ClusterCalls):
                         for index in indexes
                     ],
                 )
-                for name, indexes in by_topic.items()
+                for name, indexes in by_topic(partitions).items()
             ],
         )
 

@@ -15,14 +15,19 @@ from fencepost.client.errors import (
     NoLeader,
     check,
 )
-from fencepost.client.kafka_types import CoordinatorKind, ProducerState, TransactionDescription, TransactionListing
+from fencepost.client.kafka_types import (
+    CoordinatorKind,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    by_topic,
+)
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode, error_code
 
 _TRANSACTION = CoordinatorKind.TRANSACTION
 _FATAL = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, *NOT_THERE})
-NO_COORDINATOR_EPOCH = -1
 
 
 class TransactionAdmin(ClusterCalls):
@@ -33,7 +38,7 @@ class TransactionAdmin(ClusterCalls):
         producer_ids: Iterable[int] = (),
         transactional_id_pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Of every coordinator. Brokers before Kafka 4.1 cannot filter by pattern; UnsupportedByBroker then."""
+        """Of every coordinator. Brokers before Kafka 4.1 cannot filter by pattern: UnsupportedByBroker."""
         request = messages.ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -86,7 +91,7 @@ class TransactionAdmin(ClusterCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
-        """Who writes to each partition, as its leader knows; for a partition that cannot say, why."""
+        """The producers of each partition, as its leader knows them. A partition that cannot be asked has its error."""
         by_leader: dict[int, list[TopicPartition]] = collections.defaultdict(list)
         found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
         for partition in partitions:
@@ -103,12 +108,12 @@ class TransactionAdmin(ClusterCalls):
     async def _producers_at(
         self, node_id: int, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
-        by_topic: dict[str, list[int]] = collections.defaultdict(list)
-        for partition in partitions:
-            by_topic[partition.topic].append(partition.partition)
         request_type = messages.DescribeProducersRequest
         request = request_type(
-            topics=[request_type.TopicRequest(name=name, partition_indexes=held) for name, held in by_topic.items()]
+            topics=[
+                request_type.TopicRequest(name=name, partition_indexes=indexes)
+                for name, indexes in by_topic(partitions).items()
+            ]
         )
         answer = await self._cluster.retrying(
             lambda: self._cluster.call_node(node_id, apis.DESCRIBE_PRODUCERS, request)
@@ -140,7 +145,7 @@ class TransactionAdmin(ClusterCalls):
     async def write_abort_marker(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """End a transaction in one partition by hand. Only for one that no coordinator knows of: it is not asked."""
+        """End a transaction in one partition by hand. Only for one that no coordinator knows: it is not asked."""
         request_type = messages.WriteTxnMarkersRequest
         marker = request_type.WritableTxnMarker(
             producer_id=producer_id,

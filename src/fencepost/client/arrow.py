@@ -49,7 +49,8 @@ def read_columns(
     isolation_level: IsolationLevel,
     aborted: Iterable[AbortedTransaction],
 ) -> FetchedColumns:
-    """What `fetching.read_fetched` reads, as one record batch; none if there is nothing to see."""
+    """What `fetching.read_fetched` reads, as one record batch; none if nothing is visible."""
+    # Here and below: the extra may not be installed, and the readers say so when they are made.
     from fencepost.wire.arrow_records import BatchAt, decode_batches
 
     view = memoryview(data if data is not None else b"")
@@ -75,7 +76,7 @@ class AsyncArrowReader(ClusterSession):
         **options: Any,
     ) -> None:
         try:
-            import fencepost.wire.arrow_records  # noqa: F401 - told here rather than in the midst of a fetch
+            import fencepost.wire.arrow_records  # noqa: F401 - reported here rather than in the middle of a fetch
         except ImportError as error:
             raise MissingExtra(error) from None
         super().__init__(Cluster(bootstrap_servers, **options))
@@ -103,7 +104,7 @@ class AsyncArrowReader(ClusterSession):
 
 def _before(batch: Any, end: int) -> Any:
     """The rows below an offset. Offsets grow, so that is a prefix."""
-    import numpy
+    import numpy  # with the extra, as above
 
     offsets = batch.column(0).to_numpy()
     return batch.slice(0, int(numpy.searchsorted(offsets, end)))

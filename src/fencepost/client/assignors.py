@@ -88,7 +88,7 @@ def _move_one(
     """Take one partition from a member that has at least two more than another that could read it."""
     for member in sorted(assignment, key=lambda member: -len(assignment[member])):
         held = assignment[member]
-        # What was handed out just now moves first: that costs nothing.
+        # Partitions that were handed out just now move first, because that costs nothing.
         for partition in sorted(held, key=lambda partition: owners.get(partition) == member):
             other = least_loaded(partition)
             if other is not None and len(held) - len(assignment[other]) >= 2:
@@ -99,7 +99,7 @@ def _move_one(
 
 
 def _owners(members: Members, partition_counts: PartitionCounts) -> dict[TopicPartition, str]:
-    """Who owns what, by the members' word; the newest generation is right, and two of the same are both wrong."""
+    """The owners that the members claim to be. The newest generation wins; two claims of the same one cancel out."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in _in_order(members):
         subscription = members[member]
@@ -117,7 +117,7 @@ def _owners(members: Members, partition_counts: PartitionCounts) -> dict[TopicPa
 
 
 def _in_order(members: Members) -> list[str]:
-    """Static members first and by their instance, so that a restart does not shuffle."""
+    """Static members first and by their instance, so that a restart does not move partitions."""
     return sorted(members, key=lambda member: (not members[member].group_instance_id,
                                                members[member].group_instance_id or member))  # fmt: skip
 

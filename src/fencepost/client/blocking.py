@@ -89,7 +89,7 @@ class PartitionReader(OwningTwin[AsyncPartitionReader]):
         return self._inner.positions
 
     def records(self, *, follow: bool = False) -> Iterator[ConsumedRecord]:
-        """The records up to the end that the log has now, or for ever."""
+        """The records up to the end that the log has now, or forever."""
         for portion in self._loop.iterate(self._inner.batches(follow=follow)):
             yield from portion
 

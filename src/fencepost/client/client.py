@@ -87,7 +87,7 @@ class AsyncClient(ClusterSession):
         return consumer
 
     def step_into(self, /, handle: TransactionHandle, **options: Any) -> AsyncTransactionalProducer:
-        """A producer in the midst of a transaction that another process has begun."""
+        """A producer in the middle of a transaction that another process has begun."""
         self._producers.pop(handle.transactional_id, None)
         producer = self.producer(handle.transactional_id, **options)
         producer.step_into(handle)
@@ -100,6 +100,6 @@ class AsyncClient(ClusterSession):
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         previous: ProducerIdentity | None = None,
     ) -> ProducerIdentity:
-        """InitProducerId and nothing else: bare it takes the id over; with the own pair a successor is not fenced."""
+        """InitProducerId and nothing else. Without `previous` it takes the id over; with it, no successor is fenced."""
         calls = TransactionCalls(self._cluster, transactional_id)
         return await calls.init(transaction_timeout_ms, previous)

@@ -24,7 +24,13 @@ from fencepost.client.errors import (
     UnknownTopic,
     check,
 )
-from fencepost.client.kafka_types import BrokerAddress, CoordinatorKind, PartitionMetadata, TopicMetadata
+from fencepost.client.kafka_types import (
+    BrokerAddress,
+    CoordinatorKind,
+    PartitionMetadata,
+    TopicMetadata,
+    format_address,
+)
 from fencepost.client.options import parse_options
 from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode
@@ -36,7 +42,7 @@ T = TypeVar("T")
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
 CONCURRENT_BACKOFF_MS = 20
-"""Between tries to begin a transaction while the one before is still being completed."""
+"""Between attempts to begin a transaction while the previous one is still being completed."""
 DEFAULT_PORT = 9092
 
 # A long-polling fetch holds up every later answer of its connection, so fetches have one of their own.
@@ -72,7 +78,7 @@ class Backoff:
         self._next_ms = float(BACKOFF_MIN_MS)
 
     async def wait(self) -> bool:
-        """Wait once; False, and no wait, when the deadline would pass."""
+        """Wait once. Returns False at once if the deadline would pass."""
         delay = self._next_ms * random.uniform(0.8, 1.2) / 1000
         if self._loop.time() + delay > self._deadline:
             return False
@@ -88,11 +94,9 @@ class Cluster:
         **kafka: Any,
     ) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
-        self.bootstrap_servers = tuple(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._bootstrap
-        )
+        self.bootstrap_servers = tuple(format_address(host, port) for host, port in self._bootstrap)
         self.given_options = dict(kafka)
-        """What a second client of the same cluster needs, in another process perhaps. Holds secrets."""
+        """The options for another client of the same cluster, perhaps in another process. They contain secrets."""
         self._options = parse_options(kafka)
         self.request_timeout_ms = self._options.request_timeout_ms
         self.retry_timeout_ms = self._options.retry_timeout_ms
@@ -112,7 +116,7 @@ class Cluster:
     # Life
 
     async def connect(self) -> None:
-        """Reach one bootstrap address and learn the brokers. Tries each address once: fails fast when none is there."""
+        """Connect to a bootstrap address and learn the brokers. Tries each address once, so that it fails fast."""
         if not self.brokers:
             await self._learn([])
 
@@ -125,10 +129,10 @@ class Cluster:
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
 
     def rename(self, client_id: str) -> None:
-        """The client id of every request from now on; it says what the client is working on, for whoever looks."""
+        """Use this client id in every request from now on. It shows the broker's operator what the client works on."""
         self._options = dataclasses.replace(self._options, client_id=client_id)
         for connection in self._connections.values():
-            connection.client_id = client_id
+            connection.rename(client_id)
 
     # Connections
 
@@ -195,7 +199,7 @@ class Cluster:
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], *, fatal: frozenset[ErrorCode] = frozenset(), timeout_ms: int = -1
     ) -> T:
-        """Repeat what fails retriably until the time is up. Codes in `fatal` are the caller's answer, not trouble."""
+        """Repeat what fails retriably until the time is up. Codes in `fatal` answer the caller and are not retried."""
         backoff = Backoff(self.retry_timeout_ms if timeout_ms < 0 else timeout_ms)
         while True:
             try:
@@ -216,7 +220,7 @@ class Cluster:
         return await connection.call(api, request, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def call_controller(self, api: Api[Q, R], request: Q) -> R:
-        """To the controller, as older clusters need; KRaft brokers name any of them and forward."""
+        """Call the controller, as older clusters need. KRaft brokers name any of themselves and forward the call."""
         if self.controller_id not in self.brokers:
             return await self.call_any(api, request)
         return await self.call_node(self.controller_id, api, request)
@@ -300,7 +304,7 @@ class Cluster:
         return metadata
 
     def cached_topic(self, name: str) -> TopicMetadata | None:
-        """What is known without asking; None when nothing is, or when it is too old."""
+        """The cached metadata; None if there is none or it is too old."""
         cached = self._topics.get(name)
         return cached[0] if cached is not None and cached[1] > asyncio.get_running_loop().time() else None
 

@@ -18,6 +18,7 @@ from fencepost.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from fencepost.client.kafka_types import format_address
 from fencepost.client.options import CONNECT_TIMEOUT_MS
 from fencepost.client.security import PLAINTEXT, Security
 from fencepost.version import __version__
@@ -43,7 +44,7 @@ class Connection:
 
     def __init__(self, address: str, protocol: "_Frames", client_id: str) -> None:
         self.address = address
-        self.client_id = client_id
+        self._client_id = client_id
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.supported_features: dict[str, tuple[int, int]] = {}
@@ -58,17 +59,21 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Open, and its session not about to end: the broker hangs up on whoever overstays (KIP-368)."""
+        """Open, and its session does not end soon: the broker closes connections whose session is over (KIP-368)."""
         return self._protocol.is_open and asyncio.get_running_loop().time() < self._usable_until
 
+    def rename(self, client_id: str) -> None:
+        """Use this client id from the next request on."""
+        self._client_id = client_id
+
     def retire(self) -> None:
-        """Close once everything that waits is answered."""
+        """Close once every request is answered."""
         self._protocol.retire()
 
     def version_of(self, api: Api[Any, Any]) -> int:
         """The newest version both sides speak."""
         theirs = self.broker_versions.get(api.key)
-        if theirs is None or theirs[1] < api.version_min or theirs[0] > api.version_max:
+        if theirs is None or not self.offers(api):
             raise UnsupportedByBroker(self.address, api.name, api.versions, theirs)
         return min(theirs[1], api.version_max)
 
@@ -77,21 +82,20 @@ class Connection:
         return theirs is not None and theirs[1] >= api.version_min and theirs[0] <= api.version_max
 
     async def call(self, api: Api[Q, R], request: Q, timeout_ms: int) -> R:
-        return await self._call(api, request, self.version_of(api), timeout_ms)
-
-    async def _call(self, api: Api[Q, R], request: Q, version: int, timeout_ms: int) -> R:
+        version = self.version_of(api)
         frame = await self._exchange(api, request, version, timeout_ms)
         try:
             return read_response(api.response, api.key, version, frame)[1]  # type: ignore[no-any-return]
         except MalformedMessage as error:
-            self.abort(f"its answer to {api.name} {version} is malformed: {error}")
-            raise NotAKafkaBroker(self.address, f"its answer to {api.name} {version} is malformed: {error}") from None
+            reason = f"its answer to {api.name} {version} is malformed: {error}"
+            self.abort(reason)
+            raise NotAKafkaBroker(self.address, reason) from None
 
     async def _exchange(self, api: Api[Q, R], request: Q, version: int, timeout_ms: int) -> memoryview:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         waiting = self._protocol.send(
-            correlation_id, request_frame(api.key, version, correlation_id, self.client_id, request)
+            correlation_id, request_frame(api.key, version, correlation_id, self._client_id, request)
         )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -125,7 +129,7 @@ class Connection:
         self.features_epoch = answer.finalized_features_epoch
 
     async def authenticate(self, security: Security, timeout_ms: int) -> None:
-        # Most clients need none of this.
+        # Imported here because most clients do not log in.
         from fencepost.client.sasl import authenticate
 
         lifetime_ms = await authenticate(self, security, timeout_ms)
@@ -156,7 +160,7 @@ async def connect(
 
     Raises BrokerUnreachable, NotTrusted, NotAKafkaBroker or AuthenticationFailed.
     """
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = format_address(host, port)
     loop = asyncio.get_running_loop()
     server_hostname = None if security.tls is None else host
     try:
@@ -179,7 +183,7 @@ async def connect(
         try:
             await connection.negotiate(timeout_ms)
         except BrokerUnreachable as error:
-            # A broker that is going down does this, and every listener that expects TLS of somebody who does not.
+            # A broker that is shutting down does this, and so does a listener that expects TLS from a plain client.
             hint = f"is the listener's security.protocol {security.protocol.value}, or one with TLS?"
             raise BrokerUnreachable(address, f"{error.reason} before the first answer; {hint}") from None
         if security.mechanism:
@@ -205,7 +209,7 @@ def _reason(error: OSError) -> str:
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Cuts the byte stream into frames and gives each to the request that waits longest."""
+    """Cuts the byte stream into frames and gives each to the request that has waited longest."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -278,7 +282,7 @@ class _Frames(asyncio.BufferedProtocol):
     def _answer(self, frame: memoryview) -> None:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if not self._waiting or self._waiting[0][0] != correlation_id:
-            self.fail(f"it answered request {correlation_id}, which was not next")
+            self.fail(f"it answered request {correlation_id} out of order")
             return
         _, waiting = self._waiting.popleft()
         if not waiting.done():

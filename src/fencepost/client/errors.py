@@ -16,7 +16,7 @@ class ClientError(Exception):
         return False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default calls the class with the message alone; writers in other processes must be able to tell.
+        # The default calls the class with the message alone. Errors of writers come from other processes, pickled.
         return _revived, (type(self), self.args, self.__dict__)
 
 
@@ -52,7 +52,7 @@ class BrokerUnreachable(ClientError):
 
 
 class NotAKafkaBroker(ClientError):
-    """Something listens, but what it says is not Kafka's protocol."""
+    """Something listens there, but it does not speak Kafka's protocol."""
 
     advice = "check the port, and that security.protocol is that of its listener"
 
@@ -63,9 +63,9 @@ class NotAKafkaBroker(ClientError):
 
 
 class NotTrusted(ClientError):
-    """TLS could not be agreed on: the broker's certificate, or ours, or it does not speak TLS at all."""
+    """The TLS handshake failed: a certificate was not accepted, or the broker does not speak TLS."""
 
-    advice = "check ssl.ca.location, and that the certificate names the address; or the port of the listener"
+    advice = "check ssl.ca.location, that the certificate names the address, and the port of the listener"
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"no TLS with {address}: {reason}")
@@ -145,10 +145,10 @@ class NoLeader(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """A record was not acknowledged. Where the last answer was lost, it may be in the log all the same."""
+    """A record was not acknowledged. If the last answer was lost, it may be in the log nevertheless."""
 
     def __init__(self, topic: str, partition: int, cause: Exception, *, may_be_written: bool) -> None:
-        fate = "; it may have been written all the same" if may_be_written else ""
+        fate = "; it may have been written anyway" if may_be_written else ""
         super().__init__(f"record for {topic}-{partition} was not acknowledged: {cause}{fate}")
         self.topic = topic
         self.partition = partition
@@ -219,7 +219,7 @@ _ADVICE = {
 
 
 class TransactionError(ClientError):
-    """Something about one transaction of one transactional id."""
+    """An error in a transaction of one transactional id."""
 
     def __init__(self, transactional_id: str, identity: ProducerIdentity | None, text: str) -> None:
         who = "" if identity is None else f" (producer id {identity.producer_id}, epoch {identity.producer_epoch})"
@@ -239,14 +239,14 @@ class _Caused(TransactionError):
 
 
 class ProducerFenced(_Caused):
-    """Another producer has taken the transactional id over, or the coordinator has given up on this one. For good."""
+    """Final: another producer has the transactional id now, or the coordinator has given up on this one."""
 
     fact = "fenced"
     advice = "another producer uses this transactional id, or the transaction took longer than its timeout"
 
 
 class TransactionMustAbort(_Caused):
-    """The transaction cannot be committed any more: abort it, then begin another."""
+    """The transaction can no longer be committed: abort it, then begin another."""
 
     fact = "cannot be committed"
     advice = "abort it and do its work again"
@@ -274,7 +274,7 @@ class TransactionOutcomeUnknown(_Caused):
 
 
 class TransactionCallTimedOut(_Caused):
-    """A call to the coordinator was not answered in time, however often it was repeated."""
+    """A call to the coordinator was repeated, but never answered in time."""
 
     def __init__(
         self, transactional_id: str, identity: ProducerIdentity | None, call: str, timeout_ms: int, cause: Exception
@@ -286,7 +286,7 @@ class TransactionCallTimedOut(_Caused):
 
 
 class TransactionMisused(TransactionError):
-    """A call that makes no sense in the producer's state."""
+    """A call that the producer's state does not allow."""
 
     def __init__(self, transactional_id: str, call: str, state: str) -> None:
         super().__init__(transactional_id, None, f"{call} is not possible while {state.lower().replace('_', ' ')}")
@@ -297,7 +297,7 @@ class TransactionMisused(TransactionError):
 # From an error number in an answer to an exception
 
 NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Kafka calls these retriable because news of a topic spreads slowly; a question about a named one they answer."""
+"""Kafka calls these retriable, because a new topic becomes known slowly. Here they answer a question about a name."""
 
 STALE_LEADER = frozenset(
     {

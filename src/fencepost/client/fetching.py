@@ -60,7 +60,7 @@ class Fetched(NamedTuple):
 
 
 class VisibleBatches:
-    """Walks the batches of a fetch and names those that an application may see; moves `next_offset` past the others."""
+    """Yields the batches of a fetch that an application may see, and moves `next_offset` past the others."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ def read_fetched(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record at or after this time; the end of the log when there is none."""
+    """The first record at or after this time; the end of the log if there is none."""
 
     timestamp_ms: int
 
@@ -313,7 +313,7 @@ class PartitionFetcher:
 class AsyncPartitionReader(ClusterSession):
     """Reads the given partitions of topics.
 
-    `records()` ends when it has caught up with the end the log had at its start, or follows for ever.
+    `records()` ends when it has caught up with the end the log had at its start, or follows it forever.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class AsyncPartitionReader(ClusterSession):
         return [TopicPartition(topic, partition) for partition in metadata.partitions]
 
     async def assign(self, starts: Mapping[TopicPartition, Position]) -> None:
-        """Take over partitions, each from its position. Replaces an earlier assignment."""
+        """Read these partitions from now on, each from its position. Replaces an earlier assignment."""
         asked = {
             partition: start.timestamp_ms if isinstance(start, AtTimestamp) else int(start)
             for partition, start in starts.items()
@@ -366,7 +366,7 @@ class AsyncPartitionReader(ClusterSession):
         )
 
     async def assign_topic(self, topic: str, start: Position = Reset.EARLIEST) -> None:
-        """Take over every partition. An offset need not be in each of them: it is moved to the nearest that is."""
+        """Read every partition of a topic. An offset that a partition does not have is moved to the nearest it has."""
         partitions = await self.partitions_of(topic)
         if isinstance(start, AtTimestamp | Reset):
             await self.assign(dict.fromkeys(partitions, start))
@@ -384,12 +384,12 @@ class AsyncPartitionReader(ClusterSession):
         return await list_offsets(self._cluster, timestamps, self._isolation_level) if timestamps else {}
 
     async def poll(self) -> list[ConsumedRecord]:
-        """The next records; empty when none came within the wait."""
+        """The next records; empty if none came in time."""
         assert self._fetcher is not None, "assign partitions first"
         return await self._fetcher.fetch(self._fetcher.positions)
 
     async def batches(self, *, follow: bool = False) -> AsyncIterator[list[ConsumedRecord]]:
-        """Records in the portions they arrive in."""
+        """Records, in the portions in which they arrive."""
         assert self._fetcher is not None, "assign partitions first"
         fetcher = self._fetcher
         ends = {} if follow else await self.end_offsets()
@@ -402,7 +402,7 @@ class AsyncPartitionReader(ClusterSession):
                 return
             records = await fetcher.fetch(wanted)
             if not follow:
-                # What was appended since the start is for the next reading.
+                # Records that were appended since then are left to the next reader.
                 records = [one for one in records if one.offset < ends[TopicPartition(one.topic, one.partition)]]
             if records:
                 yield records

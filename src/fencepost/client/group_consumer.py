@@ -1,8 +1,8 @@
 """A member of a consumer group: partitions come and go, positions are kept, records are polled.
 
 Offsets are committed when the application says so: by `commit`, or by a `transaction` block, which commits them with
-what the block has sent. A block that is aborted puts the positions back, so that its records are polled again: what is
-in a consumer's memory does not follow an abort by itself (KAFKA-17582).
+what the block has sent. A block that is aborted puts the positions back, so that its records are polled again: an abort
+alone does not move the positions in a consumer's memory (KAFKA-17582).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class NoCommittedOffset(ClientError):
         super().__init__(f"group {group_id!r} has no committed offset for {partition}")
         self.group_id = group_id
         self.partition = partition
-        self.advice = "commit one, or say where to begin with auto_offset_reset"
+        self.advice = "commit one, or set auto_offset_reset"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class AsyncGroupConsumer:
         return dict(self._positions)
 
     def metadata(self) -> GroupMetadata:
-        """Who is consuming, for `send_offsets`."""
+        """The member that is consuming, for `send_offsets`."""
         return self._membership.metadata()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -143,7 +143,7 @@ class AsyncGroupConsumer:
     async def poll(
         self, timeout_ms: int = POLL_TIMEOUT_MS, records_max: int = POLL_RECORDS_MAX
     ) -> list[ConsumedRecord]:
-        """The next records; empty when none came in time. Joins the group, and gives partitions up, in here only."""
+        """The next records; empty if none came in time. Only this call joins the group and gives partitions up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
@@ -174,7 +174,7 @@ class AsyncGroupConsumer:
         if membership.failure is not None:
             raise membership.failure
         membership.look_for_new_partitions()
-        # What a block has consumed it must still be able to commit: it keeps its partitions to its end.
+        # A block must be able to commit what it has consumed, so it keeps its partitions until it ends.
         is_held = self._block is not None and self._block.has_consumed
         if self._joining is None and membership.must_join and not is_held:
             self._joining = asyncio.create_task(self._join())
@@ -194,7 +194,7 @@ class AsyncGroupConsumer:
         while membership.must_join:
             owned = self.assignment
             if owned and not (membership.is_cooperative and membership.is_member):
-                # By the eager protocol, and after being thrown out, everything is given up first.
+                # Under the eager protocol, and after the group has removed this member, everything is given up first.
                 self._give_up(owned)
                 owned = []
             assigned = await membership.join(owned)
@@ -249,7 +249,7 @@ class AsyncGroupConsumer:
                 taken.append(waiting.popleft())
                 self._positions[partition] = taken[-1].offset + 1
             if not waiting:
-                # Behind the last record there may be markers and aborted records: those are done with as well.
+                # Markers and aborted records after the last record count as consumed.
                 self._positions[partition] = self._fetcher.positions[partition]
         if taken and self._block is not None:
             self._block.consumed(self.metadata(), start)
@@ -272,7 +272,7 @@ class AsyncGroupConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
         """Commit positions, or what is given, outside of any transaction."""
         chosen = self._positions if offsets is None else offsets
-        wanted = {at: CommittedOffset(found) if isinstance(found, int) else found for at, found in chosen.items()}
+        wanted = {partition: CommittedOffset.of(offset) for partition, offset in chosen.items()}
         if wanted:
             await commit_offsets(self._cluster, self.metadata(), wanted)
 
@@ -288,7 +288,7 @@ class AsyncGroupConsumer:
         self._block = block
 
     def leave_block(self, *, rewind_to: Mapping[TopicPartition, int] | None = None) -> None:
-        """With `rewind_to`: back to where the block began, and to what is committed as soon as that can be asked."""
+        """With `rewind_to`, go back to where the block began, and to the committed offsets with the next poll."""
         self._block = None
         for partition, offset in (rewind_to or {}).items():
             if partition in self._positions:
@@ -296,7 +296,7 @@ class AsyncGroupConsumer:
                 self._must_rewind[partition] = offset
 
     async def _rewind(self) -> None:
-        """The group's offsets are the truth, also where the outcome of a commit was not known."""
+        """Go back to the group's offsets, which are right even if the outcome of a commit is unknown."""
         wanted = self._must_rewind
         committed = await committed_offsets(self._cluster, self.group_id, wanted, require_stable=True)
         for partition, offset in wanted.items():
@@ -319,7 +319,7 @@ class AsyncConsumedTransaction(AsyncTransaction):
         return self._member is not None
 
     def consumed(self, member: GroupMetadata, start: Mapping[TopicPartition, int]) -> None:
-        """As of the first record: a member that is thrown out later must not commit under another name."""
+        """Remember the member as of the first record: if the group removes it later, it must not commit as another."""
         if self._member is None:
             self._member, self._start = member, dict(start)
 

@@ -1,9 +1,9 @@
-"""What the client gives back: plain frozen values, under Kafka's names."""
+"""The values that the client takes and returns: plain and frozen, under Kafka's names."""
 
 import dataclasses
 import datetime
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost.topic_partition import TopicPartition
 
@@ -48,6 +48,19 @@ class Reset(enum.IntEnum):
     MAX_TIMESTAMP = -3
 
 
+def format_address(host: str, port: int) -> str:
+    """As people write it; an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, as requests want them."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerAddress:
     node_id: int
@@ -56,7 +69,7 @@ class BrokerAddress:
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,6 +192,11 @@ class CommittedOffset:
     leader_epoch: int = -1
     metadata: str = ""
 
+    @classmethod
+    def of(cls, offset: "CommittedOffset | int") -> "CommittedOffset":
+        """A plain offset as a committed one."""
+        return cls(offset) if isinstance(offset, int) else offset
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransactionListing:
@@ -190,7 +208,7 @@ class TransactionListing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """`partitions` of a transaction that is being ended are those that still lack their marker."""
+    """While a transaction is being ended, `partitions` are those that still lack their marker."""
 
     transactional_id: str
     state: str
@@ -216,7 +234,7 @@ class ProducerState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where an acknowledged record is. The offset is -1 when the broker knew it as a duplicate but not where."""
+    """The place of an acknowledged record. The offset is -1 if the broker only recognized a duplicate."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Being a member of a group by the classic protocol: join, sync, heartbeats in the background, leave.
+"""Membership of a group under the classic protocol: join, sync, heartbeats in the background, leave.
 
 Knows nothing of positions or records. `join` is called by the consumer when it is ready to give up partitions;
 `must_join` says that it should. Calls that wait for other members have a connection of their own.
@@ -12,7 +12,7 @@ from fencepost.client import apis
 from fencepost.client.assignors import ASSIGNORS, Assignor, Subscription
 from fencepost.client.cluster import MEMBERSHIP, Backoff, Cluster
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
-from fencepost.client.kafka_types import CoordinatorKind, GroupMetadata
+from fencepost.client.kafka_types import CoordinatorKind, GroupMetadata, by_topic
 from fencepost.client.offsets import check_group
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
@@ -24,7 +24,6 @@ HEARTBEAT_INTERVAL_MS = 3_000
 MAX_POLL_INTERVAL_MS = 300_000
 JOIN_GRACE_MS = 5_000
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 0
-SUBSCRIPTION_VERSION_MAX = 3
 
 _GROUP = CoordinatorKind.GROUP
 _VERSION = struct.Struct(">h")
@@ -66,7 +65,7 @@ class Membership:
         self.generation_id = -1
         self.must_join = True
         self.failure: ClientError | None = None
-        """What no new attempt to join would cure."""
+        """An error that joining again would not fix."""
         self.woken = asyncio.Event()
         """Set when `must_join` or `failure` is."""
         self._counts_assigned: dict[str, int] = {}
@@ -76,7 +75,7 @@ class Membership:
 
     @property
     def is_cooperative(self) -> bool:
-        """Partitions are kept through a rebalance if every assignor on offer can live with that."""
+        """Partitions are kept through a rebalance if every assignor on offer is cooperative."""
         return all(assignor.is_cooperative for assignor in self._assignors)
 
     @property
@@ -87,13 +86,13 @@ class Membership:
         return GroupMetadata(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
 
     def polled(self) -> None:
-        """The application is alive."""
+        """Note that the application is alive."""
         self._last_poll = asyncio.get_running_loop().time()
 
     # Joining
 
     async def join(self, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Join, or join again, and be given partitions. Waits for the other members."""
+        """Join, or join again, and return the assigned partitions. Waits for the other members."""
         await self._stop_heartbeats()
         self.polled()
         backoff = Backoff(self._max_poll_interval_ms)
@@ -161,7 +160,7 @@ class Membership:
             try:
                 counts[topic] = len((await self._cluster.refresh_topic(topic)).partitions)
             except UnknownTopic:
-                # It may come to be; until then it has nothing to assign.
+                # It may be created later; until then there is nothing to assign.
                 continue
         self._counts_assigned = counts
         self._missing_topics = [topic for topic in self.topics if topic not in counts]
@@ -195,7 +194,7 @@ class Membership:
         return decode_assignment(synced.assignment)
 
     def look_for_new_partitions(self) -> None:
-        """The leader answers for topics that grew, or came to be, since it handed partitions out."""
+        """As the group's leader, join again if a topic has other partitions than when they were assigned."""
         for topic, count in self._counts_assigned.items():
             known = self._cluster.cached_topic(topic)
             if known is not None and len(known.partitions) != count:
@@ -208,7 +207,7 @@ class Membership:
         while True:
             await asyncio.sleep(self._heartbeat_interval_ms / 1000)
             if loop.time() - self._last_poll > self._max_poll_interval_ms / 1000:
-                # Whoever does not poll should not hold partitions; the others can go on without.
+                # An application that does not poll must not keep partitions from the other members.
                 await self.leave(because="the application has not polled in time")
                 self.join_again()
                 return
@@ -240,7 +239,7 @@ class Membership:
                     self.woken.set()
                     return
             except ClientError:
-                # Unreachable for a while: the session may outlive that, and the next beat will tell.
+                # The coordinator is unreachable for now. The session may survive that, as the next heartbeat will show.
                 continue
             if self._missing_topics and await self._has_appeared(self._missing_topics):
                 self.join_again()
@@ -255,6 +254,7 @@ class Membership:
         return False
 
     def join_again(self) -> None:
+        """Make the consumer join with its next poll."""
         self.must_join = True
         self.woken.set()
 
@@ -269,7 +269,7 @@ class Membership:
             await asyncio.gather(task, return_exceptions=True)
 
     async def leave(self, because: str = "the consumer was closed") -> None:
-        """A static member stays on the list: it is expected back."""
+        """Leave the group. A static member stays in it, because it is expected back."""
         await self._stop_heartbeats()
         if not self.member_id or self.group_instance_id is not None:
             return
@@ -279,7 +279,7 @@ class Membership:
         try:
             await self._cluster.call_coordinator(_GROUP, self.group_id, apis.LEAVE_GROUP, request)
         except ClientError:
-            # The session timeout says the same, later.
+            # The session time-out removes the member later.
             pass
 
     # Bytes
@@ -291,7 +291,7 @@ class Membership:
             user_data=None,
             owned_partitions=[
                 subscription.TopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in _by_topic(owned).items()
+                for topic, partitions in by_topic(owned).items()
             ],
             generation_id=self.generation_id,
             rack_id=None,
@@ -299,16 +299,9 @@ class Membership:
         return _VERSION.pack(SUBSCRIPTION_VERSION) + encode(message, SUBSCRIPTION_VERSION)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for partition in partitions:
-        grouped.setdefault(partition.topic, []).append(partition.partition)
-    return grouped
-
-
 def _decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
-    # A version that is newer than ours begins with what ours has.
-    version = max(0, min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION_MAX))
+    # A newer version begins with the fields of ours.
+    version = max(0, min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION))
     found, _ = decode_prefix(messages.ConsumerProtocolSubscription, version, data, _VERSION.size)
     owned = [
         TopicPartition(topic.topic, partition) for topic in found.owned_partitions for partition in topic.partitions
@@ -321,7 +314,7 @@ def _encode_assignment(partitions: Sequence[TopicPartition]) -> bytes:
     message = assignment(
         assigned_partitions=[
             assignment.TopicPartition(topic=topic, partitions=indexes)
-            for topic, indexes in _by_topic(partitions).items()
+            for topic, indexes in by_topic(partitions).items()
         ],
         user_data=None,
     )
@@ -332,7 +325,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
     """A member's partitions, from the bytes its group's leader wrote: some version of the consumer protocol."""
     if len(data) < _VERSION.size:
         return []
-    version = max(0, min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION_MAX))
+    version = max(0, min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION))
     found, _ = decode_prefix(messages.ConsumerProtocolAssignment, version, data, _VERSION.size)
     return sorted(
         TopicPartition(topic.topic, partition) for topic in found.assigned_partitions for partition in topic.partitions

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import NOT_THERE, STALE_COORDINATOR, STALE_LEADER, ClientError, check
-from fencepost.client.kafka_types import CommittedOffset, CoordinatorKind, GroupMetadata, IsolationLevel, ListedOffset
+from fencepost.client.kafka_types import (
+    CommittedOffset,
+    CoordinatorKind,
+    GroupMetadata,
+    IsolationLevel,
+    ListedOffset,
+    by_topic,
+)
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 
@@ -80,16 +87,13 @@ async def committed_offsets(
     require_stable: bool = False,
     with_notes: bool = False,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What the group has committed, of some partitions or of all. `require_stable` waits for open transactions.
+    """The offsets a group has committed, of some partitions or all. `require_stable` waits for open transactions.
 
     `with_notes`: also entries whose offset is -1, "nothing committed", but which carry metadata.
     """
     wanted = None
     if partitions is not None:
-        by_topic: dict[str, list[int]] = collections.defaultdict(list)
-        for partition in partitions:
-            by_topic[partition.topic].append(partition.partition)
-        wanted = [_FetchTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
+        wanted = [_FetchTopic(name=name, partition_indexes=held) for name, held in by_topic(partitions).items()]
     request = messages.OffsetFetchRequest(group_id=group_id, topics=wanted, require_stable=require_stable)
 
     async def attempt() -> dict[TopicPartition, CommittedOffset]:

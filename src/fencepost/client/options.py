@@ -23,7 +23,7 @@ class ClientOptions:
     security: Security = PLAINTEXT
 
 
-# Kafka's name where it is not ours with dots.
+# Names of other clients for the same settings.
 _SYNONYMS = {"socket.connection.setup.timeout.ms": "connect.timeout.ms", "socket.timeout.ms": "request.timeout.ms"}
 
 
@@ -40,7 +40,7 @@ def _own_fields() -> "dict[str, dataclasses.Field[Any]]":
 
 
 def parse_options(options: Mapping[str, Any]) -> ClientOptions:
-    """Raises InvalidOption for what is not one, with the name that was probably meant."""
+    """Raises InvalidOption for an unknown name, with the one that was probably meant."""
     own = _own_fields()
     values: dict[str, Any] = {}
     secure: dict[str, Any] = {}

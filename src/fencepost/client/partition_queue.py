@@ -88,6 +88,9 @@ class Batch(abc.ABC):
         self.may_be_written = False
         """An answer was lost: the broker may have the batch."""
 
+    def answer_lost(self) -> None:
+        self.may_be_written = True
+
     @property
     @abc.abstractmethod
     def record_count(self) -> int: ...
@@ -226,6 +229,21 @@ class PartitionQueue:
         if not self.waiting or self._returned or self.is_held:
             return False
         return len(self.in_flight) < (self._in_flight_max if self._is_confirmed else 1)
+
+    def append(self, batch: Batch) -> None:
+        self.waiting.append(batch)
+
+    def hold(self) -> None:
+        """Let nothing leave until `release`."""
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+
+    def continue_as(self, identity: ProducerIdentity) -> None:
+        """After a loss: with a new identity, whose sequence numbers begin at 0."""
+        assert self.identity is None
+        self.identity = identity
 
     def due(self, batch_bytes: int, linger_ms: int) -> float:
         """When the first batch should leave; 0.0 for at once."""

@@ -37,7 +37,7 @@ class FreshConnection(Protocol):
 
 
 class AuthenticationFailed(ClientError):
-    """The broker does not let us in. Trying again would not help."""
+    """The broker refused the login. Trying again would not help."""
 
     advice = "check the user and the password or token, and the mechanism that the listener offers"
 
@@ -107,18 +107,18 @@ async def _bear_token(rounds: _Rounds, security: Security) -> None:
         raise
     except Exception as error:
         raise rounds.failed(f"no token: {error}") from error
-    trouble = await rounds.send(f"n,,\x01auth=Bearer {token}\x01\x01".encode())
-    if trouble:
-        # The server says why and wants to be told that we have heard; then it refuses.
+    refusal = await rounds.send(f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+    if refusal:
+        # The server has said why. It expects an acknowledgement before it answers with an error.
         await rounds.send(b"\x01")
-        raise rounds.failed(trouble.decode(errors="replace"))
+        raise rounds.failed(refusal.decode(errors="replace"))
 
 
 # SCRAM (RFC 5802). Pure: the nonce is an argument. Kafka does no SASLprep: names and passwords are taken as they are.
 
 
 class ScramError(Exception):
-    """The server did not keep to the protocol, or is not who it should be."""
+    """The server broke the protocol, or is not the one it should be."""
 
 
 class ScramConversation:
@@ -153,7 +153,7 @@ class ScramConversation:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """The server knows the password's verifier as well, or it is not the one that we wanted to talk to."""
+        """Check that the server knows the password's verifier. If not, it is not the server that we meant to reach."""
         fields = _fields(server_final)
         if "e" in fields:
             raise ScramError(f"the server refuses: {fields['e']}")

@@ -1,4 +1,4 @@
-"""How a client proves who it is and whom it talks to: TLS and SASL, from Kafka's option names.
+"""How a client logs in and how it checks the broker: TLS and SASL, from options with Kafka's names.
 
 Options are taken with dots or underscores, with or without a leading `kafka.`, as strings or as values; Java's and
 librdkafka's names are both understood where they differ. Reads key and certificate files; opens no connection.
@@ -51,7 +51,7 @@ class SecurityProtocol(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """What `security_of` has understood. Not shown by `repr`: it holds secrets."""
+    """The result of `security_of`. `repr` does not show it, because it contains secrets."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     mechanism: str = ""
@@ -253,7 +253,7 @@ def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     password = options.get("ssl.key.password")
     try:
         if chain and key:
-            # The ssl module takes files only. The key is there no longer than it takes to read it.
+            # The ssl module takes files only, so the key is in a temporary one while it is read.
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
                 both.write(f"{key}\n{chain}\n")
                 both.flush()

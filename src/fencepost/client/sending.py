@@ -16,8 +16,9 @@ import asyncio
 import collections
 import dataclasses
 import enum
+import functools
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
 from fencepost.client.apis import Api
@@ -274,7 +275,7 @@ class Sender:
         return now, now + self._sending.delivery_timeout_ms / 1000
 
     def _enqueue(self, queue: PartitionQueue, batch: Batch) -> None:
-        queue.waiting.append(batch)
+        queue.append(batch)
         self._buffered_bytes += batch.size_bytes
         self._busy[queue.partition] = queue
         self._look_soon()
@@ -306,7 +307,7 @@ class Sender:
         for leader, queues in by_leader.items():
             if leader < 0:
                 for queue in queues:
-                    self._hold([queue], self._find_leader(queue))
+                    self._hold([queue], functools.partial(self._find_leader, queue))
             else:
                 self._send_to(leader, queues, now)
         if look_again is not None:
@@ -321,7 +322,7 @@ class Sender:
             return
         connection = self._cluster.open_connection_to(leader)
         if connection is None:
-            self._hold(queues, self._connect(leader, queues))
+            self._hold(queues, functools.partial(self._connect, leader, queues))
             return
         if link.connection is not connection:
             if link.requests:
@@ -333,7 +334,7 @@ class Sender:
             is_ready = queue.identity is not None and self._role.may_write(queue.partition)
             (ready if is_ready else unready).append(queue)
         if unready:
-            self._hold(unready, self._prepare(unready))
+            self._hold(unready, functools.partial(self._prepare, unready))
         while ready and link.requests < REQUESTS_PER_BROKER_MAX:
             taken, ready = self._fill_request(ready)
             if taken:
@@ -391,7 +392,6 @@ class Sender:
             else:
                 self._answered(queue, batch, result)
         self._look_soon()
-        self._progress.set()
 
     def _request(self, taken: Sequence[tuple[PartitionQueue, Batch]]) -> messages.ProduceRequest:
         by_topic: dict[str, list[_PartitionData]] = collections.defaultdict(list)
@@ -410,26 +410,25 @@ class Sender:
 
     # Before a batch can leave
 
-    def _hold(self, queues: Sequence[PartitionQueue], work: Coroutine[Any, Any, None]) -> None:
+    def _hold(self, queues: Sequence[PartitionQueue], work: Callable[[], Awaitable[None]]) -> None:
         """Keep the batches of these queues back while `work` makes it possible for them to leave."""
         for queue in queues:
-            queue.is_held = True
+            queue.hold()
         self._start(self._release_after(queues, work))
 
-    async def _release_after(self, queues: Sequence[PartitionQueue], work: Coroutine[Any, Any, None]) -> None:
+    async def _release_after(self, queues: Sequence[PartitionQueue], work: Callable[[], Awaitable[None]]) -> None:
         failure: ClientError | None = None
         try:
-            await work
+            await work()
         except ClientError as error:
             failure = error
         for queue in queues:
-            queue.is_held = False
+            queue.release()
             # An abort may have emptied it meanwhile.
             if failure is not None and queue.waiting:
                 self._retry_or_fail(queue, queue.waiting[0], failure)
             self._tidy(queue)
         self._look_soon()
-        self._progress.set()
 
     async def _find_leader(self, queue: PartitionQueue) -> None:
         try:
@@ -451,7 +450,7 @@ class Sender:
     async def _prepare(self, queues: Sequence[PartitionQueue]) -> None:
         for queue in queues:
             if queue.identity is None:
-                queue.identity = await self._role.new_identity()
+                queue.continue_as(await self._role.new_identity())
         # Whatever else waits is admitted by the same call.
         await self._role.admit(list(self._busy))
 
@@ -469,7 +468,7 @@ class Sender:
         if code in STALE_LEADER:
             self._cluster.forget_topic(queue.partition.topic)
         if code in _MAY_BE_WRITTEN:
-            batch.may_be_written = True
+            batch.answer_lost()
         if code == ErrorCode.MESSAGE_TOO_LARGE and isinstance(batch, RecordBatch) and batch.record_count > 1:
             self._buffered_bytes += queue.split(batch)
         elif queue.is_consequence(code):
@@ -478,7 +477,7 @@ class Sender:
             self._retry_or_fail(queue, batch, error, self._role.fate(error, may_be_written=batch.may_be_written))
 
     def _not_answered(self, queue: PartitionQueue, batch: Batch, failure: ClientError | None) -> None:
-        batch.may_be_written = True
+        batch.answer_lost()
         self._cluster.forget_topic(queue.partition.topic)
         error = failure or BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition {queue.partition}")
         self._retry_or_fail(queue, batch, error)
@@ -514,15 +513,16 @@ class Sender:
                 if batch.may_be_written:
                     self._role.delivery_failed(_failure(queue.partition, batch, reason))
                 self._forget(queue, batch)
-        self._progress.set()
 
     def _forget(self, queue: PartitionQueue, batch: Batch) -> None:
         self._buffered_bytes -= batch.size_bytes
+        self._progress.set()
         self._tidy(queue)
 
     def _tidy(self, queue: PartitionQueue) -> None:
         if queue.is_idle:
             self._busy.pop(queue.partition, None)
+            self._progress.set()
 
 
 def _failure(partition: TopicPartition, batch: Batch, cause: Exception) -> DeliveryFailed:

@@ -1,7 +1,11 @@
-"""The calls of a transaction, each repeated until it is decided: coordinator lookup, back-off, errors made exceptions.
+"""The calls of a transaction to coordinators, each repeated until it is decided.
 
-Keeps no state of the transaction: who is writing is an argument. Raises ProducerFenced, TransactionMustAbort,
-TransactionFailed or TransactionCallTimedOut and nothing else that a caller would have to sort.
+The table of verdicts is the whole policy: it sorts errors into retry, abort and fatal as Kafka's Java producer does.
+There is one difference: INVALID_TXN_STATE as the answer to a TV2 commit means that the coordinator has ended the
+transaction itself (it timed out), and such a producer can go on.
+
+Keeps no state of the transaction: the identity is an argument. The calls raise ProducerFenced, TransactionMustAbort,
+TransactionFailed or TransactionCallTimedOut; a caller need not know other errors.
 """
 
 import asyncio
@@ -47,7 +51,7 @@ class TransactionProtocol(enum.IntEnum):
 
 
 class Call(enum.Enum):
-    """The calls a transaction is made of."""
+    """The calls that make up a transaction."""
 
     INIT = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
@@ -102,7 +106,7 @@ _BY_CALL: dict[Call, dict[ErrorCode, Verdict]] = {
     Call.COMMIT_TV2: {_E.INVALID_TXN_STATE: Verdict.ABORT},
     Call.ABORT: {},
     Call.PRODUCE: {
-        # A leader cannot tell a takeover from a transaction that was ended by its timeout: the abort will tell.
+        # A leader cannot tell a takeover from a transaction that has timed out: the abort will show which it was.
         _E.INVALID_PRODUCER_EPOCH: Verdict.ABORT,
         _E.INVALID_TXN_STATE: Verdict.ABORT,
         _E.UNKNOWN_PRODUCER_ID: Verdict.ABORT,
@@ -152,13 +156,14 @@ class TransactionCalls:
         self.max_block_ms = max_block_ms
 
     async def protocol(self) -> TransactionProtocol:
-        """The newest the cluster has finalized. Looked at again with every new connection."""
+        """The newest that the cluster has finalized, as the newest connection knows it."""
         connection = await self._cluster.any_connection()
         newest = self._cluster.features.get(TRANSACTION_VERSION, 0) >= TransactionProtocol.TV2
         return TransactionProtocol.TV2 if newest and connection.offers(apis.END_TXN_TV2) else TransactionProtocol.TV1
 
     async def init(self, transaction_timeout_ms: int, previous: ProducerIdentity | None = None) -> ProducerIdentity:
-        """A new epoch. Bare it takes the id over and ends what is open; with `previous` only its holder succeeds."""
+        """Get a new epoch. Without `previous` this takes the id over and ends its open transaction; with it, only the
+        producer that has this identity succeeds."""
         request = messages.InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
@@ -301,14 +306,14 @@ class TransactionCalls:
             code = None
             left_ms = max(1, round((deadline - loop.time()) * 1000))
             try:
-                # The call itself ends in time, and its connection with it; this is for a lookup that goes on.
+                # The call has a time-out of its own; this one ends a coordinator lookup that goes on.
                 async with asyncio.timeout_at(deadline + _LOOKUP_GRACE_SECONDS):
                     return await attempt(min(left_ms, self._cluster.request_timeout_ms))
             except TimeoutError:
-                trouble: ClientError = RequestTimedOut("the coordinator", call.value, self.max_block_ms)
-                raise self._timed_out(call, identity, trouble) from None
+                failure: ClientError = RequestTimedOut("the coordinator", call.value, self.max_block_ms)
+                raise self._timed_out(call, identity, failure) from None
             except BrokerError as error:
-                trouble, code = error, error.code
+                failure, code = error, error.code
                 decision = verdict(call, code)
                 if decision is Verdict.LOOK_UP:
                     self._cluster.forget_coordinator(*coordinator)
@@ -316,7 +321,7 @@ class TransactionCalls:
                     raise error_for(decision, self.transactional_id, identity, error) from error
             except (BrokerUnreachable, RequestTimedOut) as error:
                 self._cluster.forget_coordinator(*coordinator)
-                trouble = error
+                failure = error
             except ClientClosed:
                 raise
             except ClientError as error:
@@ -324,7 +329,7 @@ class TransactionCalls:
             if code == ErrorCode.CONCURRENT_TRANSACTIONS and loop.time() < deadline:
                 await asyncio.sleep(CONCURRENT_BACKOFF_MS / 1000)
             elif not await backoff.wait():
-                raise self._timed_out(call, identity, trouble) from trouble
+                raise self._timed_out(call, identity, failure) from failure
 
-    def _timed_out(self, call: Call, identity: ProducerIdentity | None, trouble: ClientError) -> ClientError:
-        return TransactionCallTimedOut(self.transactional_id, identity, call.value, self.max_block_ms, trouble)
+    def _timed_out(self, call: Call, identity: ProducerIdentity | None, failure: ClientError) -> ClientError:
+        return TransactionCallTimedOut(self.transactional_id, identity, call.value, self.max_block_ms, failure)

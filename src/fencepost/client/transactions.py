@@ -330,7 +330,7 @@ class AsyncTransactionalProducer(SendsRecords):
         return self._sender.protocol
 
     def close(self) -> None:
-        """Leave without a word: an open transaction is left to its timeout, or to the next producer of this id."""
+        """Leave. An open transaction ends by its time-out, or when the next producer of this id starts."""
         self._sender.records.halt()
 
     # The life of a producer
@@ -376,6 +376,7 @@ class AsyncTransactionalProducer(SendsRecords):
             self._sender.records.run()
 
     async def begin(self) -> None:
+        """Begin a transaction. The coordinator learns of it with the first write."""
         if self.state is not State.READY:
             raise TransactionMisused(self.transactional_id, "begin", self.state.name)
         # Under TV2 every end brings a new epoch. A cluster that was upgraded meanwhile needs one for the change.
@@ -414,10 +415,7 @@ class AsyncTransactionalProducer(SendsRecords):
         """Commit consumed offsets together with the transaction. Offsets are those of the next record to read."""
         self._require_open("send_offsets")
         metadata = GroupMetadata(group) if isinstance(group, str) else group
-        wanted = {
-            partition: CommittedOffset(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
+        wanted = {partition: CommittedOffset.of(offset) for partition, offset in offsets.items()}
         if not wanted:
             return
         with self._judging():
@@ -444,7 +442,7 @@ class AsyncTransactionalProducer(SendsRecords):
     # The end of a transaction
 
     async def commit(self) -> None:
-        """Make everything visible at once. After TransactionOutcomeUnknown it may be called again, to learn."""
+        """Make everything visible at once. After TransactionOutcomeUnknown, call it again to learn the outcome."""
         if self.state is State.MUST_ABORT:
             assert self._failure is not None
             raise self._failure
@@ -491,14 +489,14 @@ class AsyncTransactionalProducer(SendsRecords):
             self._completed(self.identity)
 
     def _has_nothing_to_abort(self, error: TransactionError) -> bool:
-        """TV1 cannot abort what never reached the coordinator; a new epoch keeps late calls out all the same."""
+        """Under TV1, what never reached the coordinator cannot be aborted. A new epoch keeps late calls out anyway."""
         cause = error.__cause__
         refused = isinstance(cause, BrokerError) and cause.code == ErrorCode.INVALID_TXN_STATE
         return refused and self.protocol is TransactionProtocol.TV1
 
     def _completed(self, following: ProducerIdentity) -> None:
         is_tv1 = self.protocol is TransactionProtocol.TV1
-        # Under TV1 the epoch stays, so the sequences of what others wrote, or of what failed, would be missing.
+        # Under TV1 the epoch stays, so the sequences of what others wrote, or of what failed, would be unknown.
         if is_tv1 and self._sender.has_written and (self._is_handed_out or self._sender.lost_sequences):
             self._needs_new_epoch = True
         self._failure = None
@@ -566,7 +564,7 @@ class AsyncTransaction(SendsRecords):
     async def __aenter__(self) -> Self:
         producer = self._producer
         if producer.state is State.COMMITTING:
-            # The outcome of the one before is not known: learn it before anything else.
+            # The outcome of the previous one is not known: learn it before anything else.
             await producer.commit()
         elif producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
             await producer.abort()
@@ -581,21 +579,21 @@ class AsyncTransaction(SendsRecords):
             try:
                 await self.before_commit()
                 await producer.commit()
-            except TransactionMustAbort as trouble:
+            except TransactionMustAbort as failure:
                 identity = producer.identity
-                await producer.abort(trouble)
-                raise TransactionAborted(producer.transactional_id, identity, trouble.cause) from trouble
+                await producer.abort(failure)
+                raise TransactionAborted(producer.transactional_id, identity, failure.cause) from failure
             return
         if producer.state not in (State.IN_TRANSACTION, State.MUST_ABORT):
             return
         try:
             await producer.abort(error if isinstance(error, Exception) else None)
-        except TransactionError as trouble:
-            # What the application raised is what happened; that the abort failed too comes second.
-            error.add_note(f"and the abort failed: {trouble}")
+        except TransactionError as failure:
+            # The application's error comes first; the failed abort is a note on it.
+            error.add_note(f"and the abort failed: {failure}")
 
     async def before_commit(self) -> None:
-        """What belongs to the transaction but is known only at its end."""
+        """Add what belongs to the transaction but is known only at its end."""
 
     @property
     def transactional_id(self) -> str:

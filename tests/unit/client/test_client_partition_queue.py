@@ -101,10 +101,10 @@ def test_a_batch_that_was_certainly_not_written_leaves_its_sequence_to_the_next(
 def test_a_batch_of_unknown_fate_ends_the_identity(loop: asyncio.AbstractEventLoop, queue: PartitionQueue) -> None:
     queue.waiting.extend([filled(loop, b"a"), filled(loop, b"b")])
     lost = take(queue)
-    lost.may_be_written = True
+    lost.answer_lost()
     queue.give_up(lost)
     assert queue.identity is None
-    queue.identity = ProducerIdentity(8, 0)
+    queue.continue_as(ProducerIdentity(8, 0))
     header = header_of(take(queue))
     assert (header.producer_id, header.base_sequence) == (8, 0)
 
@@ -117,7 +117,7 @@ def test_a_batch_that_is_sent_as_a_new_producer_is_encoded_anew(
     refused = take(queue)
     queue.send_again(refused)
     queue.begin_again()
-    queue.identity = ProducerIdentity(8, 0)
+    queue.continue_as(ProducerIdentity(8, 0))
     header = header_of(take(queue))
     assert (header.producer_id, header.base_sequence) == (8, 0)
 
@@ -223,7 +223,7 @@ def test_what_is_dropped_gives_its_sequence_numbers_back_unless_it_may_be_writte
     assert (queue.next_sequence, queue.identity, queue.is_idle) == (1, IDENTITY, True)
     queue.waiting.append(filled(loop, b"d"))
     lost = take(queue)
-    lost.may_be_written = True
+    lost.answer_lost()
     queue.send_again(lost)
     queue.drop_waiting()
     assert queue.identity is None
