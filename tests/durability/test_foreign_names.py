@@ -77,7 +77,7 @@ def test_a_log_of_a_deleted_topic_that_was_put_back_is_not_the_new_topics() -> N
     machine.disk.rename(directory, f"{DATA_DIRECTORY}/new")
     machine.disk.rename(saved, directory)
     strays = told(machine, StrayFound)
-    assert strays == [f"{directory} is of no topic that there is; it was set aside as {directory}.1-stray"]
+    assert strays == [f"{directory} belongs to no topic; it was set aside as {directory}.1-stray"]
     assert machine.node.partition(TOPIC, 0).failure is not None, "its own log is missing"
     machine.stop()
     machine.disk.rename(f"{DATA_DIRECTORY}/new", directory)

@@ -71,7 +71,7 @@ class CauseJournal:
                 self._file.write(self._end, line)
                 self._end += len(line)
         except OSError:
-            pass  # a full or failed disk is told elsewhere; what is in memory can still be asked for
+            pass  # a full or failed disk is reported elsewhere; what is in memory can still be read
 
     def _remember(self, transactional_id: str, time_ms: int, line: bytes) -> None:
         entries = self._by_id.get(transactional_id)

@@ -55,7 +55,7 @@ class Cleaning:
         self._timer = self._node.scheduler.call_later(self._node.config.log_cleaner_backoff_ms, self._look)
 
     def _look(self) -> None:
-        """Begin a pass over whatever needs it most."""
+        """Begin a pass over the log that needs it most."""
         if self._cleaner is None:
             return
         target = None

@@ -1,8 +1,8 @@
 """What the cluster knows of itself: topics, settings, features, producer id blocks, ACLs.
 
 A journal of JSON lines in the data directory, synced before a change counts; a torn last line is dropped. A full disk
-refuses a change; a sync that fails ends all changes, since nobody knows any more what the journal holds. This is the
-small port behind which another store stands once there are several brokers: everything else asks `ClusterMetadata`.
+refuses a change; a sync that fails ends all changes, since the content of the journal is not known any more. This is
+the small port that another store will implement once there are several brokers: everything else asks `ClusterMetadata`.
 """
 
 import errno
@@ -27,7 +27,7 @@ from fencepost.wire.scram import ScramCredential
 JOURNAL_NAME = "cluster-metadata.jsonl"
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_IDS_SKIPPED = 1_000_000
-"""Ids may have been handed out that left no trace in any log; so many above the largest one found are not used."""
+"""Ids may have been given out that are in no log: this many above the largest one found are not used."""
 PRODUCER_ID_BELIEVED_MAX = 2**62
 """A client may write any producer id into its batches; one as large as this was never handed out."""
 DECOY_SECRET_BYTES = 32
@@ -55,7 +55,7 @@ class ClusterMetadata:
     def __init__(
         self, disk: Disk, directory: str, randomness: Randomness, refusal: Callable[[OSError], KafkaError]
     ) -> None:
-        """`refusal` is asked what an error of the disk means to whoever wanted a change."""
+        """`refusal` makes the error that a caller gets from an error of the disk."""
         self._disk = disk
         self._path = f"{directory}/{JOURNAL_NAME}"
         self._directory = directory
@@ -79,7 +79,7 @@ class ClusterMetadata:
         self._next_producer_id_block = 0
         self._producer_ids = range(0)
         self.version = 0
-        """Grows with every change, for whoever caches what is made from this."""
+        """Grows with every change, for caches of what is made from the metadata."""
 
     @property
     def path(self) -> str:
@@ -183,7 +183,7 @@ class ClusterMetadata:
             try:
                 self._commit({"op": "decoy_secret", "secret": secret.hex()})
             except KafkaError:
-                self._decoy_secret = secret  # the disk fails, which is told elsewhere; logins go on
+                self._decoy_secret = secret  # the disk fails, which is reported elsewhere; logins go on
         return self._decoy_secret
 
     def name_by_id(self, topic_id: bytes) -> str | None:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 # entries, topics and partitions together.
 LARGE_REQUEST_BYTES = 8_192
 LARGE_PRODUCE_ENTRIES = 250
-# Of a stranger's request: whatever one may ask before it has said who it is fits.
+# Of a request before the login: more than enough for every API that is allowed then.
 STRANGERS_ELEMENTS_MAX = 1_000
-# Of so many kinds of client software the log says that they send trailing bytes; the counter counts them all.
+# For how many kinds of client software the log mentions trailing bytes. The counter counts all of them.
 TRAILING_SOFTWARE_MAX = 100
 _API = struct.Struct(">HH")
 
@@ -45,7 +45,7 @@ class _Route(NamedTuple):
     has_header_tags: bool
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
     bytes_max: int
-    """A larger one is read in slices, and so is a Produce with more entries than the next."""
+    """A larger request is read in slices, and so is a Produce with more entries than `elements_at_once_max`."""
     elements_at_once_max: int
     elements_max: int
 
@@ -65,12 +65,12 @@ class Dispatcher:
         self.calls = dict.fromkeys(self._handlers, 0)
         self.calls_with_trailing_bytes = dict.fromkeys(self._handlers, 0)
         self._large_bytes = 0
-        """Of large requests that are being served."""
+        """The size of all large requests that are being served."""
         self._trailing_software: set[str] = set()
-        """Whose trailing bytes have been reported."""
+        """Client software whose trailing bytes have been reported."""
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one request. Whatever is wrong with it ends this connection and touches no other."""
+        """Handle one request. An error in it ends this connection and no other."""
         routes = self._routes
         if connection.admission is not None:
             if connection.admission.takes(frame):
@@ -99,7 +99,7 @@ class Dispatcher:
             request, end = decode(frame, body, elements_max)
         except MalformedMessage as error:
             if api_key == ApiKey.PRODUCE and size > LARGE_PRODUCE_ENTRIES:
-                # It may be large rather than malformed: read in slices it is found out.
+                # It may be large rather than malformed. Reading it in slices shows which.
                 large = LargeCall(connection, api_key, version, correlation_id, client_id)
                 self._handle_large(large, route, frame, body)
             else:
@@ -133,7 +133,7 @@ class Dispatcher:
         if self._large_bytes + len(frame) > self._node.config.receive_buffers_max_bytes:
             call.connection.close("receive.buffers.max.bytes reached by large requests under way")
             return
-        # Copied, because what arrives next is received where it is.
+        # Copied, because the next bytes of the connection are received into the same buffer.
         steps = self._served_large(call, route, memoryview(bytearray(frame)), body)
         self._in_slices(call, steps, len(frame))
 
@@ -183,7 +183,7 @@ class Dispatcher:
     def _read_and_served(
         self, call: Call, route: _Route, frame: memoryview, body: int, entries: list[Any]
     ) -> "Steps[Promise[Any] | Staged]":
-        """`entries` keeps what the request consists of from being freed at once."""
+        """`entries` keeps the parts of the request alive, so that they are not all freed at once."""
         name = f"{ApiKey(call.api_key).camel_name}Request"
         connection = call.connection
         request, end = yield from decode_in_steps(name, call.version, frame, body, route.elements_max)
@@ -201,7 +201,7 @@ class Dispatcher:
         return (yield from self._served(call, route.pipelined, answer))
 
     def _served(self, call: Call, pipelined: bool, answer: Any) -> "Steps[Promise[Any] | Staged]":
-        """What the handler gave, its message encoded in slices."""
+        """The handler's answer, its message encoded in slices."""
         if type(answer) is GeneratorType:
             answer = yield from answer
         if type(answer) is Staged:
@@ -244,7 +244,7 @@ class Dispatcher:
             self._slices.run(let_go(entries), partial(self.failed, call), starts_at_once=False)
 
     def _find_route(self, api_key: int, version: int, routes: _Routes) -> _Route | None:
-        """Made when a version is first asked for; None for what this broker does not speak."""
+        """Made for the first request of a version; None for a version that this broker does not speak."""
         handler = self._handlers.get(api_key)
         if handler is None:
             return None
@@ -266,7 +266,7 @@ class Dispatcher:
         if api_key != ApiKey.API_VERSIONS:
             self._malformed(connection, api_key, version, "unsupported API or version")
             return
-        # The one call that must be answered in any version: in the oldest form, with the versions that would do.
+        # The one call that is answered in any version: in the oldest form, with the versions that are supported.
         try:
             header = read_request_header(frame, is_known=False)
         except MalformedMessage as error:
@@ -280,7 +280,7 @@ class Dispatcher:
     def _ignore_trailing_bytes(
         self, connection: Connection, api_key: int, version: int, client_id: str | None, trailing_bytes: int
     ) -> None:
-        """Some clients send more than their request; Apache Kafka does not look, and neither do we."""
+        """Some clients send more bytes than their request has. Apache Kafka ignores them, too."""
         self.calls_with_trailing_bytes[api_key] += 1
         software = connection.software or "unknown"
         reported = self._trailing_software
@@ -297,7 +297,7 @@ class Dispatcher:
         connection.close(reason)
 
     def failed(self, call: Call, error: Exception) -> None:
-        """An error of ours, not of the client's: told in full to whoever runs the broker."""
+        """An error of the broker's, not of the client's: the event feed gets all of it."""
         api = ApiKey(call.api_key).camel_name
         reason = str(error) if isinstance(error, KafkaError) else repr(error)
         trace = "".join(traceback.format_exception(error))

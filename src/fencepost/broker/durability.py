@@ -2,8 +2,8 @@
 
 `Syncing` is the one owner of syncs: group commit, the flush of page caches, compaction and the stop all go through it.
 It knows what is under way, hears every failure, and nothing that a continuation raises can break it. Under group
-commit the high watermark is the synced offset: nobody reads what a power cut could take back. A sync that fails fails
-the whole log directory; it is never tried again into an acknowledgement.
+commit the high watermark is the synced offset: no client reads what a power cut could take back. A sync that fails
+fails the whole log directory; it is never tried again into an acknowledgement.
 
 A log hands over what is dirty as one request and nothing more before that is answered (`log.unsynced`), so a partition
 that moves from one way to the other, or is flushed twice, cannot count as synced what is not.
@@ -132,7 +132,7 @@ class GroupCommit:
             while self._dirty and len(targets) < PARTITIONS_PER_ROUND_MAX:
                 partition = next(iter(self._dirty))
                 del self._dirty[partition]
-                # None of one that is flushed just now: whoever does that comes back with it.
+                # Not for a log that is being flushed: that flush ends by coming back here.
                 request = partition.log.take_unsynced()
                 if request is not None:
                     targets.append((partition, request, partition.appended_bytes))

@@ -41,7 +41,7 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFailed:
-    """Somebody did not prove who they are. Never holds what they said.
+    """A client did not prove who it is. Never contains what it sent.
 
     Where the handshake of TLS failed there was no connection yet, and its number is 0.
     """
@@ -146,7 +146,7 @@ class DuplicateBatch:
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Somebody asked for what the ACLs do not allow. Told once for each thing that a connection asks for."""
+    """A client asked for what the ACLs do not allow. Emitted once for each right that a connection asks for."""
 
     principal: str
     host: str
@@ -160,14 +160,6 @@ class AclsChanged:
     principal: str
     added: int
     removed: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecovered:
-    topic: str
-    partition: int
-    log_end_offset: int
-    truncated_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +225,7 @@ class CompactionFailed:
 
 
 class EventFeed:
-    """Hands every event to all listeners, and keeps the last ones for whoever asks later."""
+    """Hands every event to all listeners, and keeps the last ones for later readers."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[object], None]] = []

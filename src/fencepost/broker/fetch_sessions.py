@@ -70,7 +70,7 @@ class FetchSessions:
     ) -> FetchSession:
         """The session that a request belongs to (id 0: none), with its partitions brought up to date.
 
-        `wanted` is what `wanted_of` makes of the request, from whoever has done that already."""
+        `wanted` is what `wanted_of` makes of the request, if the caller has it already."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if wanted is None:
             wanted = []

@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     """What a refusal contains besides the keys and the error, where it is not the default of its field."""
 
     def refusals(self, entries: Iterable[Any], error: ErrorCode) -> list[Any]:
-        """The answers to entries that get nothing but an error. It is told for the innermost ones."""
+        """The answers to entries that get nothing but an error, which goes to the innermost entries."""
         assert self.answer is not None, f"it is not declared how {self.entries} are answered"
         answer, keys = self.answer, self.keys or ()
         fields = [(key, name) for key, name in zip(keys, self.answer_keys or keys, strict=False) if _has(answer, name)]

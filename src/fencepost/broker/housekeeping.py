@@ -1,4 +1,4 @@
-"""What a broker does when nobody asks: retention, checkpoints, expiry of producers. Compaction is `cleaning`.
+"""What a broker does without a request: retention, checkpoints, expiry of producers. Compaction is `cleaning`.
 
 Every job runs in slices of a bounded number of partitions, so that thousands of idle ones cost next to nothing and
 never hold up a request.
@@ -93,7 +93,7 @@ class Housekeeping:
         except OSError as error:
             self._node.disk_refusal(error)
         except KafkaError:
-            pass  # the log has told its own failure
+            pass  # the log has reported its own failure
 
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log

@@ -62,10 +62,10 @@ from fencepost.wire.acls import AclBinding
 from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError
 
-DAMAGE_TOLD_MAX = 1_000
+DAMAGE_REPORTED_MAX = 1_000
 STARTS_BELIEVED_MAX = 1_000_000
 """A leader epoch that far above what the journal knows is no epoch but damage: no CRC covers it."""
-# One answer gets at most such a share of the memory that is left for answers, and at least so much.
+# One answer gets at most this share of the memory that is left for answers, and at least this many bytes.
 ANSWER_SHARE = 16
 ANSWER_BYTES_MIN = 65_536
 
@@ -100,7 +100,7 @@ class Node:
         )
         self.storage = Storage(ports.disk, data_directory, limits)
         self.storage_failure: OSError | None = None
-        self._damage_told: set[str | None] = set()
+        self._damage_reported: set[str | None] = set()
         self.syncing = Syncing(ports.flusher, ports.scheduler, self.storage_failed, self._internal_error)
         self.group_commit = GroupCommit(self.syncing)
         self.page_cache = PageCache(self.syncing)
@@ -113,7 +113,7 @@ class Node:
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, ports.randomness)
         self.parked_requests = 0
         self.unread_bytes = 0
-        """Of answers that wait for their readers, as far as whoever has the sockets counts them."""
+        """The size of answers that wait for their readers, counted by the owner of the sockets."""
         self.slices = Slices(ports.scheduler, ports.clock)
         percentage = self.config.expensive_request_percentage
         self.processor_shares: ProcessorShares | None = None
@@ -182,8 +182,8 @@ class Node:
         if self.authorizer is not None:
             self.authorizer.add(self.metadata.acls)
         self.causes.load()
-        for told in self.storage.set_strays_aside(self.metadata.topics):
-            self.events.emit(StrayFound(told))
+        for report in self.storage.set_strays_aside(self.metadata.topics):
+            self.events.emit(StrayFound(report))
         opened = [(topic, self._open_logs(topic)) for topic in self.metadata.topics.values()]
         self._check_leader_epochs(opened)
         for topic, logs in opened:
@@ -263,7 +263,7 @@ class Node:
         return self._dispatcher.calls_with_trailing_bytes
 
     def set_endpoint(self, listener: str, host: str, port: int) -> None:
-        """Which address clients of a listener are told."""
+        """The address that clients of a listener get."""
         self._endpoints[listener] = (host, port)
 
     def advertised(self, listener: str) -> tuple[str, int]:
@@ -322,7 +322,7 @@ class Node:
     def create_topic_in_steps(
         self, name: str, partition_count: int, overrides: dict[str, str], *, automatically: bool = False
     ) -> Steps[Topic]:
-        """The same, with others served between one partition and the next; until the last is there nobody sees any."""
+        """The same, with others served between one partition and the next; none is visible before the last is there."""
         draft = self.metadata.draft_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
         logs = yield from self._create_logs(draft, range(partition_count))
         try:
@@ -538,7 +538,7 @@ class Node:
             try:
                 self.disk.remove_tree(self.storage.delete_log(log))
             except OSError as error:
-                # Nobody knows of it; the next start sets it aside.
+                # The journal does not name it: the next start sets it aside.
                 self.events.emit(StorageFailed(str(log.directory), str(error)))
 
     def _register(self, topic: Topic, logs: list[PartitionLog]) -> None:
@@ -566,9 +566,9 @@ class Node:
         self.events.emit(InternalError(where, repr(error), "".join(traceback.format_exception(error))))
 
     def damage_found(self, topic: str, partition: int, error: KafkaError) -> None:
-        """Told once for each place: whoever reads it will come back for it again and again."""
-        if error.message not in self._damage_told and len(self._damage_told) < DAMAGE_TOLD_MAX:
-            self._damage_told.add(error.message)
+        """Reported once for each place: a reader comes back for it again and again."""
+        if error.message not in self._damage_reported and len(self._damage_reported) < DAMAGE_REPORTED_MAX:
+            self._damage_reported.add(error.message)
             self.events.emit(DamageFound(topic, partition, error.message or ""))
 
     def storage_failed(self, error: OSError) -> None:

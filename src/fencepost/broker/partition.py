@@ -29,7 +29,7 @@ class Durability(Protocol):
         """Something was written; make it durable and then call `partition.advance`."""
 
     def continuation_failed(self, error: Exception) -> None:
-        """Somebody who waited raised when it was told. Nobody else may suffer from that."""
+        """A waiter raised an exception when it was called. The others are called all the same."""
 
 
 Acknowledge = Callable[[KafkaError | None], None]
@@ -61,7 +61,7 @@ class Partition:
         self._waiting: deque[tuple[int, Acknowledge]] = deque()
         self._watchers: dict[Watcher, None] = {}
         self.appended_bytes = 0
-        """Written since the start; fetches that wait for so many bytes count with it."""
+        """Written since the start. Fetches that wait for a number of bytes compare it."""
         self._readable_bytes = 0
         log.lead(leader_epoch)
 
@@ -75,7 +75,7 @@ class Partition:
     ) -> Appended:
         """Write one batch at the end of the log. Raises KafkaError with Kafka's own code; then nothing has changed.
 
-        `header` is the batch's own, from whoever has read it already.
+        `header` is the batch's own, if the caller has read it already.
         """
         if self.failure is not None:
             raise self.failure
@@ -125,7 +125,7 @@ class Partition:
             self._waiting.append((last_offset, acknowledge))
 
     def advance(self, offset: int, appended_bytes: int) -> None:
-        """Everything below `offset` is durable: move the high watermark and wake whoever waited for it."""
+        """Everything below `offset` is durable: move the high watermark and wake what waited for it."""
         self.log.advance_high_watermark(offset)
         new_bytes = appended_bytes - self._readable_bytes
         self._readable_bytes = appended_bytes
@@ -144,7 +144,7 @@ class Partition:
                     self.durability.continuation_failed(error)
 
     def fail(self, error: KafkaError) -> None:
-        """Refuse everything from now on and tell everyone who waits."""
+        """Refuse everything from now on, and let everything that waits fail."""
         self.failure = error
         waiting, self._waiting = self._waiting, deque()
         for _, acknowledge in waiting:

@@ -153,7 +153,7 @@ def error_in_entries(shape: Shape) -> Callable[[Call, Any, ErrorCode], Any]:
 
 
 def authorized_operations(call: Call, resource_type: ResourceType, name: str) -> int:
-    """What the caller may do to a resource, as the bits that responses tell: everything without an authorizer."""
+    """What the caller may do to a resource, as the bits of a response. Without an authorizer that is everything."""
     if call.access is None:
         return _ALL_OPERATIONS[resource_type]
     return call.access.operations(resource_type, name)
@@ -211,7 +211,7 @@ def _refused(handler: Handler, call: Call, request: Any, error: ErrorCode) -> An
 
 
 def end_unanswered(call: Call) -> None:
-    """The client does not wait for an answer. A closed connection is the only way to tell, as in Kafka."""
+    """The client does not wait for an answer: as in Kafka, only closing the connection can report an error."""
     call.connection.close("a request that wants no answer (acks=0) was refused")
 
 

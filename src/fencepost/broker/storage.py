@@ -44,7 +44,7 @@ DAMAGED_ID_BITS_MAX = 16
 FAILURE_MARK = ".storage-failed"
 """Left behind when the disk failed. Never synced: it is for a restart on the same page cache, which may lie."""
 
-_LOST_WITH_RECOVERY_POINTS = "nobody knows how far each log was synced, so all of them are looked through"
+_LOST_WITH_RECOVERY_POINTS = "how far each log was synced is not known, so all of them are checked"
 _LOST_WITH_LOG_STARTS = (
     "each log begins with its first segment, so records that were deleted (DeleteRecords) may be there again"
 )
@@ -101,7 +101,7 @@ class Storage:
                 encode_uuid(randomness.random_bytes(16)), node_id, encode_uuid(randomness.random_bytes(16))
             )
             if self.is_new:
-                # First: where one of them is missing later, somebody has removed it.
+                # Written first: if one of them is missing later, it has been removed.
                 for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
                     write_offset_checkpoint(self.disk, self.directory, name, {})
             write_meta_properties(self.disk, self.directory, properties)
@@ -171,18 +171,18 @@ class Storage:
             self.disk.remove(f"{self.directory}/{FAILURE_MARK}")
 
     def set_strays_aside(self, topics: dict[str, Topic]) -> list[str]:
-        """Finish deletions that a crash cut short; never delete a log nobody asked to delete. What is to be told.
+        """Finish deletions that a crash cut short; never delete a log without a request. Returns what to report.
 
-        Whatever else lies in the data directory belongs to somebody else and stays as it is.
+        Other files in the data directory are not the broker's and stay as they are.
         """
-        told: list[str] = []
+        reports: list[str] = []
         for name in self.disk.list(self.directory):
             path = f"{self.directory}/{name}"
             if _DELETED_DIRECTORY.fullmatch(name):
                 try:
                     self.disk.remove_tree(path)
                 except OSError as error:
-                    told.append(f"{path} is what is left of a deleted topic and cannot be removed: {error}")
+                    reports.append(f"{path} is left of a deleted topic and cannot be removed: {error}")
                 continue
             parsed = parse_partition_directory_name(name)
             if parsed is None:
@@ -191,11 +191,11 @@ class Storage:
             if topic is None or parsed[1] >= topic.partition_count or self._is_of_another_topic(path, topic):
                 stray = self._set_aside(path)
                 if stray is not None:
-                    told.append(f"{path} is of no topic that there is; it was set aside as {stray}")
+                    reports.append(f"{path} belongs to no topic; it was set aside as {stray}")
         # A process killed before its first sync leaves directories that only the page cache knows; logs opened from now
         # on take an existing directory for a durable one.
         self.disk.sync_directory(self.directory)
-        return told
+        return reports
 
     def _is_of_another_topic(self, path: str, topic: Topic) -> bool:
         """Of a deleted topic whose name a new one has: back after a power cut, or put there by an operator."""
@@ -250,7 +250,7 @@ class Storage:
         )
 
     def missing_at_start(self, log: PartitionLog) -> range:
-        """Offsets at the beginning of a log that nobody has deleted, and that are not there."""
+        """Offsets at the beginning of a log that are missing although they were not deleted."""
         known = self._log_starts.get((log.topic, log.partition), 0)
         return range(known, log.log_start_offset) if self._knows_log_starts else range(0)
 
@@ -267,7 +267,7 @@ class Storage:
         )
 
     def known_partitions(self) -> list[tuple[str, int]]:
-        """Whatever the checkpoint of recovery points names."""
+        """All logs that the checkpoint of recovery points names."""
         return list(self._recovery_points)
 
     def offline_log(self, topic: Topic, index: int, config: TopicConfig, reason: Exception) -> PartitionLog:
@@ -345,7 +345,7 @@ class Storage:
     def close(self, logs: Iterable[PartitionLog]) -> None:
         """Leave nothing to recover."""
         logs = list(logs)
-        # A sync whose end nobody has heard of may have failed.
+        # A sync whose result is not known may have failed.
         settled = [log for log in logs if not log.unsynced.in_flight]
         files = [file for log in settled for file in log.write_out()]
         if len(files) > SYNC_ONE_BY_ONE_MAX:

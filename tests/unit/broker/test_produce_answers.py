@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse
+from fencepost.broker.handlers.produce import ACCEPTED, PartitionResponse, TopicResponse
 from fencepost.wire.catalog import API_VERSIONS, ApiKey
 from fencepost.wire.codec import encode
 from fencepost.wire.messages import ProduceResponse

@@ -40,7 +40,7 @@ T = TypeVar("T")
 # A fetch of more partitions is served in slices.
 PARTITIONS_AT_ONCE = 100
 RESULTS_PER_SLICE = 64
-# So many segments without a record are passed over in one answer.
+# How many segments without a record one answer passes over.
 EMPTY_READS_MAX = 64
 _NO_RECORDS = bytes(HEADER_BYTES - RECORD_COUNT_POSITION)
 
@@ -112,7 +112,7 @@ class _Attempt:
         self.request = request
         self.session = session
         self.is_final = False
-        """An error or a divergence must be told at once."""
+        """An error or a divergence is answered at once."""
         self.waits_for_disk = False
         self.not_in_memory: list[NotInMemory] = []
         """What the disk has to be waited for before all of it can be read."""
@@ -303,7 +303,7 @@ class _ParkedFetch:
             try:
                 partition = attempt.partition(wanted)
             except KafkaError:
-                # Gone since it was read: that is to be told at once.
+                # Gone since it was read: the client has to learn that at once.
                 self._read_soon()
             else:
                 self._partitions.append(partition)

@@ -2,7 +2,7 @@
 
 Metadata creates missing topics where the client (v4 and later) and the broker allow it. An empty list of topics asks
 for all of them in v0, for none later; topics have ids from v10 on and may be named by them from v12 on. FindCoordinator
-asks for several keys from v4 on. DescribeCluster tells broker from controller endpoints from v1 on.
+asks for several keys from v4 on. DescribeCluster distinguishes broker and controller endpoints from v1 on.
 
 Topics are shown to callers with DESCRIBE on them; to create one by asking, CREATE on it or on the cluster is needed.
 FindCoordinator needs DESCRIBE on the group or transactional id. DescribeCluster is open to everybody, but for the
@@ -109,7 +109,7 @@ def _with_topics(
     for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in request.topics or ()):
         yield None
         if access is not None and not _may_be_shown(node, access, name, topic_id, may_create):
-            # Neither the name of an id nor whether it exists is told.
+            # The answer reveals neither the name of an id nor whether the topic exists.
             shown_name = name if topic_id == NO_TOPIC_ID else None
             refusals[shown_name, topic_id] = _Topic(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=shown_name, topic_id=topic_id

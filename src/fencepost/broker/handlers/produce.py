@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call, Staged
 from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.handler import Handler, Shape
-from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse, lost, refusal
 from fencepost.broker.partition import Partition
 from fencepost.broker.rights import each, end_unanswered
 from fencepost.broker.security.access import Access
@@ -27,7 +27,7 @@ from fencepost.broker.verification import TopicPartition, ask_coordinator, is_ve
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid
-from fencepost.log.validation import needs_opening, open_in_steps, opens_records
+from fencepost.log.validation import NotOneBatch, needs_opening, open_in_steps, opens_records
 from fencepost.promise import Promise
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.batch import (
@@ -38,9 +38,10 @@ from fencepost.wire.batch import (
     has_transactional_records,
     read_header,
 )
-from fencepost.wire.catalog import ApiKey
+from fencepost.wire.catalog import API_VERSIONS, ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import ProduceRequest, ProduceResponse
+from fencepost.wire.records import InvalidRecords
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -51,6 +52,8 @@ TOPIC_ID_VERSION = 13
 # From these versions on a producer knows TRANSACTION_ABORTABLE, and has partitions added for it.
 ABORTABLE_VERSION = 11
 ADDING_VERSION = 12
+# From these versions on there are a log start offset, errors of single records with a message, and tags.
+LOG_START_VERSION, RECORD_ERRORS_VERSION, FLEXIBLE_VERSION = 5, 8, 9
 _COORDINATOR_AWAY = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -64,6 +67,9 @@ OPENED_RECORDS_MIN = 128
 # Opened without a helper thread: batches that are small, and unpack to no more than this.
 SMALL_BATCH_BYTES = 16_384
 SMALL_PAYLOAD_BYTES = 262_144
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = TopicResponse.PartitionProduceResponse
 
 _Batch = tuple[Partition | KafkaError, BatchHeader | None]
 """The partition it goes to, or why there is none, and its header if all of that is there."""
@@ -213,7 +219,7 @@ def _batches(node: Node, call: Call, request: ProduceRequest, opened: _Opened | 
 def _partitions_of(
     node: Node, call: Call, topic: ProduceRequest.TopicProduceData
 ) -> tuple[Sequence[Partition | KafkaError], ErrorCode]:
-    """A topic's partitions, or why they cannot be written, and what to say of one that it does not have."""
+    """A topic's partitions, or why they cannot be written, and the error for one that it does not have."""
     name = topic.name
     if call.version >= TOPIC_ID_VERSION:
         found = node.metadata.topics_by_id.get(topic.topic_id)
@@ -261,16 +267,16 @@ def _append(
                 if verdicts:
                     verdict = verdicts.get(partition.topic_partition)
                     if isinstance(verdict, KafkaError):
-                        # Refused before the log was asked, which therefore says nothing of itself.
+                        # Refused before the log was asked: the answer says nothing about it.
                         asked = None
                         raise verdict
                     guard = verdict
                 appended = partition.append(records, Origin.CLIENT, now_ms, guard, header)
             except KafkaError as error:
                 has_error = True
-                answers.append(refusal(data.index, error, asked))
+                answers.append(_refusal(data.index, error, asked))
                 name = topic.name or _name_of(node, topic.topic_id)
-                _tell_refusal(node, call, name, data.index, header, request.transactional_id, error)
+                _report_refusal(node, call, name, data.index, header, request.transactional_id, error)
                 continue
             if guard is not None and header is not None and header.attributes & TRANSACTIONAL_MASK:
                 assert request.transactional_id is not None
@@ -278,21 +284,21 @@ def _append(
             first_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
             answers.append(pack(data.index, 0, first_offset, log_append_time_ms, log_start_offset, rest))
             if is_duplicate:
-                _tell_duplicate(node, partition, header, first_offset)
+                _report_duplicate(node, partition, header, first_offset)
             if acks and last_offset >= partition.log.high_watermark:
                 waiting.append((partition, appended, answers, len(answers) - 1))
     if acks == ACKS_NONE:
         if has_error:
             end_unanswered(call)
         return None
-    # With acks=1, too: acknowledged means durable, and whoever asks for the end of the log next finds the record there.
+    # With acks=1, too: acknowledged means durable, and the next question for the end of the log finds the record there.
     return _when_all_durable(response, waiting) if waiting else response
 
 
 def _begin_verification(
     node: Node, call: Call, transactional_id: str, transactional: list[_WholeBatch]
 ) -> tuple[Verdicts, dict[TopicPartition, BatchHeader]]:
-    """Which partitions need the coordinator's word before they may open this transaction, and their guards."""
+    """The partitions that need the coordinator's consent before they may open this transaction, and their guards."""
     verdicts: Verdicts = {}
     to_ask: dict[TopicPartition, BatchHeader] = {}
     adds = call.version >= ADDING_VERSION
@@ -385,7 +391,7 @@ def _when_all_durable(response: ProduceResponse, waiting: list[_Waiting]) -> Pro
         nonlocal left
         if error is not None:
             partition, appended, answers, place = waited
-            answers[place] = lost(partition.index, appended, error)
+            answers[place] = _lost(partition.index, appended, error)
         left -= 1
         if not left:
             promise.resolve(response)
@@ -395,20 +401,6 @@ def _when_all_durable(response: ProduceResponse, waiting: list[_Waiting]) -> Pro
     return promise
 
 
-def _tell_duplicate(node: Node, partition: Partition, header: BatchHeader | None, first_offset: int) -> None:
-    assert header is not None, "only a whole batch is found to be a duplicate"
-    node.events.emit(
-        DuplicateBatch(
-            partition.topic,
-            partition.index,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            first_offset,
-        )
-    )
-
-
 def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
     if not _is_answered(request):
         end_unanswered(call)
@@ -416,13 +408,84 @@ def _refuse_all(call: Call, request: ProduceRequest, code: ErrorCode) -> Produce
     return ProduceResponse(responses=_SHAPE.refusals(request.topic_data, code))
 
 
+# How one partition is answered. A batch that was taken gets finished bytes: there is one answer for every batch, and a
+# message and the codec's walk through its fields would take several times as long. Everything else is a message.
+
+
+# The answer tells where the log of a partition that refuses starts, but not with these errors.
+_ERRORS_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+_OLDEST = Struct(">ihqq")
+
+
+def _pack_oldest(index: int, error_code: int, base_offset: int, log_append_time_ms: int, _: int, __: bytes) -> bytes:
+    return _OLDEST.pack(index, error_code, base_offset, log_append_time_ms)
+
+
+def _accepted(version: int) -> tuple[Callable[[int, int, int, int, int, bytes], bytes], bytes]:
+    if version < LOG_START_VERSION:
+        return _pack_oldest, b""
+    if version < RECORD_ERRORS_VERSION:
+        rest = b""
+    elif version < FLEXIBLE_VERSION:
+        rest = b"\0\0\0\0\xff\xff"
+    else:
+        rest = b"\1\0\0"
+    return Struct(f">ihqqq{len(rest)}s").pack, rest
+
+
+_LOWEST, _HIGHEST = API_VERSIONS[ApiKey.PRODUCE]
+ACCEPTED = {version: _accepted(version) for version in range(_LOWEST, _HIGHEST + 1)}
+"""By version: what packs index, error code, base offset, log append time, log start and the rest; and the rest: nothing
+is wrong with any record, there is no message and no tag."""
+
+
+def _refusal(index: int, error: KafkaError, partition: Partition | None) -> PartitionResponse:
+    """Nothing was written. If the partition was asked, the answer may tell where its log starts."""
+    answer = PartitionResponse(
+        index=index, error_code=error.code, error_message=error.message, base_offset=-1, log_append_time_ms=-1
+    )
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [
+            PartitionResponse.BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+    if partition is not None and error.code not in _ERRORS_WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log.log_start_offset
+    return answer
+
+
+def _lost(index: int, appended: Appended, error: KafkaError) -> PartitionResponse:
+    """It was written, but will never be as durable as was asked."""
+    return PartitionResponse(
+        index=index,
+        error_code=error.code,
+        error_message=error.message,
+        base_offset=-1,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+
+
+# What the event feed gets
+
+
 def _name_of(node: Node, topic_id: bytes) -> str:
-    """What a person calls a topic that a client names by its id; the id itself if there is none."""
+    """The name of a topic that a client names by its id; the id itself if there is none."""
     found = node.metadata.topics_by_id.get(topic_id)
     return encode_uuid(topic_id) if found is None else found.name
 
 
-def _tell_refusal(
+def _report_refusal(
     node: Node,
     call: Call,
     topic: str,
@@ -446,6 +509,20 @@ def _tell_refusal(
             transactional_id,
             call.client_host,
             call.client_id,
+        )
+    )
+
+
+def _report_duplicate(node: Node, partition: Partition, header: BatchHeader | None, first_offset: int) -> None:
+    assert header is not None, "only a whole batch is found to be a duplicate"
+    node.events.emit(
+        DuplicateBatch(
+            partition.topic,
+            partition.index,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            first_offset,
         )
     )
 

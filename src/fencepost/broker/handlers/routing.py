@@ -16,15 +16,13 @@ from fencepost.promise import Promise
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
-# A named tuple's own constructor is a Python function; this one is made with every call.
-_new_tuple = tuple.__new__
 Method = Callable[[Any, Any, int, Caller, Now], Promise[Any]]
 MethodInSteps = Callable[[Any, Any, int, Caller, Now], Steps[Any]]
 
 
 def caller_of(call: Call) -> Caller:
     connection = call.connection
-    return _new_tuple(Caller, (call.client_id or "", connection.peer_host, connection.number))
+    return Caller(call.client_id or "", connection.peer_host, connection.number)
 
 
 def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> Function:

@@ -44,7 +44,7 @@ def sasl_authenticate(
     verdict = ILLEGAL_STATE if authentication is None else authentication.authenticate(bytes(request.auth_bytes))
     response = SaslAuthenticateResponse(
         error_code=verdict.error,
-        error_message=verdict.told,
+        error_message=verdict.client_message,
         auth_bytes=verdict.content,
         session_lifetime_ms=verdict.session_lifetime_ms,
     )

@@ -2,7 +2,7 @@
 
 CreateTopics needs CREATE on the topic or on the cluster; from v5 on it answers with the settings of the new topic, to
 callers with DESCRIBE_CONFIGS on it. DeleteTopics needs DELETE on the topic or on the cluster; from v6 on a topic may be
-named by its id, and its name is told only to callers with DESCRIBE on it. CreatePartitions needs ALTER, and
+named by its id, and only callers with DESCRIBE on it learn its name. CreatePartitions needs ALTER, and
 DeleteRecords DELETE, on each topic.
 """
 
@@ -242,7 +242,7 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
 
 
 def _deletion_refusal(node: "Node", access: Access, name: str | None, topic_id: bytes) -> _DeleteResult | None:
-    """Whether a topic exists is told only to callers who may describe it, and so is the name of an id."""
+    """Only callers who may describe a topic learn whether it exists, or which name belongs to an id."""
     is_by_id = name is None
     known_name = node.metadata.name_by_id(topic_id) if name is None else name
     if known_name is None or (not is_by_id and topic_id != NO_TOPIC_ID):

@@ -33,7 +33,7 @@ _IMPLIED = {
     AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
 }
 HOSTS_REMEMBERED = 4_096
-# A topic that nobody has rules for: what holds for it holds for any name (Kafka asks with this very word).
+# A name that no rule mentions: what holds for it holds for any name (Kafka uses this very word).
 _ANY_NAME = "hardcode"
 
 
@@ -135,7 +135,7 @@ class Authorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._resources = {kind: _Resources() for kind in ResourceType if kind > ResourceType.ANY}
         self.version = 0
-        """Grows with every change of the rules, for whoever remembers verdicts."""
+        """Grows with every change of the rules, for caches of decisions."""
 
     def add(self, bindings: Iterable[AclBinding]) -> None:
         self._change(bindings, adds=True)

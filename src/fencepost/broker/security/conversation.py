@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 
 class Identity(NamedTuple):
-    """Who somebody has proved to be."""
+    """Who a client has proved to be."""
 
     name: str
     expires_at_ms: int | None = None
@@ -12,12 +12,12 @@ class Identity(NamedTuple):
 
 
 class AuthenticationRefused(Exception):
-    """`reason` is for whoever runs the broker. `told`, if any, is for the client; it must not help to guess."""
+    """`reason` is for the broker's log. `client_message`, if any, goes to the client; it must not help to guess."""
 
-    def __init__(self, reason: str, told: str | None = None) -> None:
+    def __init__(self, reason: str, client_message: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.told = told
+        self.client_message = client_message
 
 
 class Conversation(Protocol):

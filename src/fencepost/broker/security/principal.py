@@ -22,4 +22,4 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Whoever connects through a listener that asks for no proof."""
+"""The principal of every connection to a listener that asks for no login."""

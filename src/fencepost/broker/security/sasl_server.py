@@ -42,12 +42,11 @@ class Mechanism(NamedTuple):
 
 class Verdict(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
-    told: str | None = None
-    """What the client reads."""
+    client_message: str | None = None
     content: bytes = b""
     session_lifetime_ms: int = 0
     failure: str | None = None
-    """Why this connection ends, for whoever runs the broker. None: it goes on."""
+    """Why this connection ends, for the broker's log. None: it goes on."""
 
 
 ILLEGAL_STATE = Verdict(
@@ -128,11 +127,11 @@ class SaslServer:
         except AuthenticationRefused as refused:
             self.state = State.FAILED
             self._conversation = None
-            told = refused.told or (
+            client_message = refused.client_message or (
                 "Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self.mechanism}"
             )
-            return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, told, failure=refused.reason)
+            return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, client_message, failure=refused.reason)
         return Verdict(content=answer)
 
     def _completed(self, identity: Identity, answer: bytes) -> Verdict:

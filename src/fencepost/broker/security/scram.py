@@ -148,8 +148,8 @@ def is_usable(credential: ScramCredential) -> bool:
 def decoy(mechanism: str, secret: bytes, looks: Sequence[Look], name: str) -> ScramCredential:
     """A credential that nothing proves, for a name that does not exist.
 
-    It looks as one of the users does, and stays the same as long as some user looks like that, whoever comes and goes:
-    each name prefers the looks in an order of its own. `secret` must be the same after a restart.
+    It looks like that of one of the users, and stays the same as long as some user's looks like that, however the users
+    change: each name prefers the looks in an order of its own. `secret` must be the same after a restart.
     """
 
     def derived(purpose: bytes) -> bytes:

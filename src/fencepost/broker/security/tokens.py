@@ -1,4 +1,4 @@
-"""JSON web tokens as Kafka's validators take them: which claims a token must have, and whom it names.
+"""JSON web tokens as Kafka's validators take them: which claims a token must have, and which user it names.
 
 The tokens of an issuer are signed (`signed_tokens.py`, by a library). The unsigned ones here are for development only.
 What both must say is the same, and is checked here with the broker's own clock.
