@@ -82,6 +82,7 @@ class Connection:
         "access",
         "authentication",
         "close",
+        "frame_is_kept",
         "guard",
         "is_closed",
         "listener_name",
@@ -116,6 +117,8 @@ class Connection:
         """What the principal may do, once it has asked for something and if there is an authorizer."""
         self.close = close
         self.is_closed = False
+        self.frame_is_kept = False
+        """Set when a request that was handed in is still being read where it is: nothing may be received there."""
         self.on_ready: Callable[[], None] | None = None
         self.on_closed: dict[object, Callable[[], None]] = {}
         """What to let go of when the client is gone, by whatever waits."""
