@@ -14,10 +14,12 @@ from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     ApiVersionsRequest,
+    DescribeGroupsRequest,
     FetchRequest,
     FindCoordinatorRequest,
     JoinGroupRequest,
     MetadataRequest,
+    ProduceRequest,
 )
 from tests.hostile.sockets import (
     MIB,
@@ -238,6 +240,37 @@ def test_when_memory_for_requests_runs_out_the_largest_goes_and_the_small_ones_s
 
 
 # Answers
+
+
+def test_large_requests_are_served_where_they_were_received_and_what_follows_them_too() -> None:
+    groups = [f"{number:01000}" for number in range(20_000)]
+    topic = ProduceRequest.TopicProduceData
+    batches = [record_batch(bytes([number]) * (MIB - 1000)) for number in range(8)]
+    parts = [topic.PartitionProduceData(index=number, records=batch) for number, batch in enumerate(batches)]
+    produced = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic(name="wide", partition_data=parts)])
+    with Broker(topics={"wide": 8}) as broker, Clients(broker) as connect:
+        client = connect()
+        for _ in range(2):
+            for api, version, request in (
+                (ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=groups)),
+                (ApiKey.PRODUCE, 9, produced),
+            ):
+                client.send(api, version, request)
+                client.send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+                answer = client.receive(api, version)
+                if api is ApiKey.DESCRIBE_GROUPS:
+                    assert [group.group_id for group in answer.groups] == groups
+                else:
+                    assert [part.error_code for part in answer.responses[0].partition_responses] == [0] * 8
+                assert client.receive(ApiKey.API_VERSIONS, 0).error_code == 0
+        for number in (0, 7):
+            partition = FetchRequest.FetchTopic.FetchPartition(partition=number, partition_max_bytes=3 * MIB)
+            wanted = [FetchRequest.FetchTopic(topic="wide", partitions=[partition])]
+            fetch = FetchRequest(max_wait_ms=0, max_bytes=3 * MIB, session_epoch=-1, topics=wanted)
+            records = bytes(client.call(ApiKey.FETCH, 12, fetch).responses[0].partitions[0].records)
+            assert records.count(bytes([number]) * (MIB - 1000)) == 2
+        held: int = broker._call(lambda running: running.connections.receiving_bytes)
+        assert held <= 2 * MIB
 
 
 def test_one_fetch_returns_no_more_than_the_broker_allows() -> None:

@@ -83,6 +83,7 @@ class Connection:
         "admission",
         "authentication",
         "close",
+        "frame_is_kept",
         "is_closed",
         "listener_name",
         "number",
@@ -116,6 +117,8 @@ class Connection:
         """What the principal may do; made with the first request, if there is an authorizer."""
         self.close = close
         self.is_closed = False
+        self.frame_is_kept = False
+        """Set when a request that was handed in is still being read where it is: nothing may be received there."""
         self.on_ready: Callable[[], None] | None = None
         self.on_closed: dict[object, Callable[[], None]] = {}
         """What to release when the client is gone, by what waits."""

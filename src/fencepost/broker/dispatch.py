@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 # A larger request is read in slices. Of a Produce most bytes are records, which stay closed here: it is one with many
-# entries, topics and partitions together.
+# entries, topics and partitions together, or with so many bytes that they cannot be written at once.
 LARGE_REQUEST_BYTES = 8_192
 LARGE_PRODUCE_ENTRIES = 250
+LARGE_PRODUCE_BYTES = 4_194_304
+# A request of that size is not copied to be read in slices: it keeps the buffer that it was received in.
+KEPT_FRAME_BYTES_MIN = 262_144
 # Of a request before the login: more than enough for every API that is allowed then.
 STRANGERS_ELEMENTS_MAX = 1_000
 # For how many kinds of client software the log mentions trailing bytes. The counter counts all of them.
@@ -133,8 +136,12 @@ class Dispatcher:
         if self._large_bytes + len(frame) > self._node.config.receive_buffers_max_bytes:
             call.connection.close("receive.buffers.max.bytes reached by large requests under way")
             return
-        # Copied, because the next bytes of the connection are received into the same buffer.
-        steps = self._served_large(call, route, memoryview(bytearray(frame)), body)
+        if len(frame) < KEPT_FRAME_BYTES_MIN:
+            # Copied, because the next bytes of the connection are received into the same buffer.
+            frame = memoryview(bytearray(frame))
+        else:
+            call.connection.frame_is_kept = True
+        steps = self._served_large(call, route, frame, body)
         self._in_slices(call, steps, len(frame))
 
     def _in_slices(self, call: Call, steps: "Steps[Promise[Any] | Staged]", received_bytes: int) -> None:
@@ -257,7 +264,7 @@ class Dispatcher:
         if routes is self._strangers_routes:
             limits = (LARGE_REQUEST_BYTES, STRANGERS_ELEMENTS_MAX, STRANGERS_ELEMENTS_MAX)
         elif key is ApiKey.PRODUCE:
-            limits = (self._node.config.socket_request_max_bytes, LARGE_PRODUCE_ENTRIES, self._elements_max)
+            limits = (LARGE_PRODUCE_BYTES, LARGE_PRODUCE_ENTRIES, self._elements_max)
         route = _Route(handler.function, handler.pipelined, is_flexible(api_key, version), decode, *limits)
         routes[api_key, version] = route
         return route

@@ -1,11 +1,13 @@
 """Sockets: bytes in, frames to the node, answers out. The only place that touches the network on the server side.
 
-Receives into one buffer per connection that grows only for a frame in progress, and only as its bytes come. Reading
+Receives into one buffer per connection that grows only for a frame in progress, and only as its bytes come; a large
+frame is never copied from one buffer to the next, and stays where it is while it is served. Reading
 goes on while the connection is muted, until the buffer is full: so a client that has gone is noticed. A reader that
 leaves its answers unread is cut off.
 """
 
 import asyncio
+import mmap
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -26,6 +28,9 @@ RECEIVE_BUFFER_BYTES = 65_536
 RETAINED_BUFFER_BYTES = 2_097_152
 # A connection that fills its buffer with whole requests gets a larger one: fewer turns of the loop for the same bytes.
 BUSY_BUFFER_BYTES = 524_288
+# A larger buffer is mapped for the whole frame at once, so that it need not be copied when it grows. The system gives
+# the memory as it is filled.
+COPIED_BUFFER_BYTES_MAX = 1_048_576
 # Large requests come in streams, and their senders need the processor more than we do.
 BUSY_POLL_REQUEST_BYTES_MAX = 4_096
 # Small answers wait for the end of a turn; what is large, or much, must count as unread before the next request begins.
@@ -172,6 +177,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_listener",
         "_loop",
         "_node",
+        "_room",
         "_stalled_since",
         "_start",
         "_transport",
@@ -186,8 +192,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._turns = connections.turns
         self._loop = connections.loop
         self._listener = listener
-        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._buffer: bytearray | mmap.mmap = bytearray(RECEIVE_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
+        self._room = RECEIVE_BUFFER_BYTES
+        """So much of the buffer may be filled."""
         self._start = 0
         self._end = 0
         self._is_paused = False
@@ -246,13 +254,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # Never empty: reading is paused while the buffer is full. Nothing may be closed in here, uvloop would crash.
-        return self._view[self._end :]
+        return self._view[self._end : self._room]
 
     def buffer_updated(self, count: int) -> None:
         self._connections.busy_poll.arrived()
         self._end += count
         self._last_activity = self._loop.time()
-        if self._turns.is_first() or self._end == len(self._buffer):
+        if self._turns.is_first() or self._end == self._room:
             self._process()
         elif not self._is_waiting:
             self._is_waiting = True
@@ -321,7 +329,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         node = self._node
         view = self._view
         start, end = self._start, self._end
-        was_full = end == len(self._buffer)
+        was_full = end == self._room
         handled = size = 0
         while connection.is_ready and self._stalled_since is None:
             if end - start < 4:
@@ -336,6 +344,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             node.handle(connection, view[start + 4 : stop])
             start = stop
             handled += 1
+            if connection.frame_is_kept:
+                connection.frame_is_kept = False
+                self._start, self._end = start, end
+                self._leave_buffer()
+                view, start, end = self._view, self._start, self._end
             if connection.is_closed or transport.is_closing():
                 return
             if not connection.is_ready:
@@ -354,14 +367,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._start, self._end = start, end
         if handled == 1 and size <= BUSY_POLL_REQUEST_BYTES_MAX and connection.is_idle:
             self._connections.busy_poll.answered(self)
-        if was_full and handled > 1 and len(self._buffer) < BUSY_BUFFER_BYTES:
-            self._grow(len(self._buffer))
+        if was_full and handled > 1 and self._room < BUSY_BUFFER_BYTES:
+            self._grow(self._room)
         elif end == 0:
-            if len(self._buffer) > RETAINED_BUFFER_BYTES:
+            if self._room > RETAINED_BUFFER_BYTES:
                 self.shrink_if_empty()
-        elif end == len(self._buffer):
+        elif end == self._room:
             self._make_room()
-        if self._end < len(self._buffer):
+        if self._end < self._room:
             self._resume_reading()
         else:
             self._pause_reading()
@@ -388,25 +401,44 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if not self._connections.reserve(extra_bytes, self):
             self.close("receive.buffers.max.bytes reached")
             return
+        self._room += extra_bytes
+        if self._room > len(self._buffer):
+            size = self._room
+            if size > COPIED_BUFFER_BYTES_MAX:
+                frame_bytes = 4 + int.from_bytes(self._view[self._start : self._start + 4], "big")
+                self._move_to(mmap.mmap(-1, max(size, frame_bytes)))
+            else:
+                self._move_to(bytearray(size))
+
+    def _move_to(self, buffer: bytearray | mmap.mmap) -> None:
+        """What has arrived and is not served goes on in another buffer."""
         held = self._end - self._start
-        grown = bytearray(len(self._buffer) + extra_bytes)
-        grown[:held] = self._view[self._start : self._end]
-        self._buffer = grown
-        self._view = memoryview(grown)
+        view = memoryview(buffer)
+        view[:held] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, view
         self._start, self._end = 0, held
+
+    def _leave_buffer(self) -> None:
+        """A request that is being served keeps this buffer. What came behind it goes on in another."""
+        held = self._end - self._start
+        room = max(RECEIVE_BUFFER_BYTES, held)
+        self._connections.receiving_bytes -= self._room - room
+        self._room = room
+        self._move_to(bytearray(room))
 
     @property
     def buffer_bytes(self) -> int:
-        return len(self._buffer)
+        return self._room
 
     def shrink_if_empty(self) -> None:
         if self._end == 0:
             self._release_buffer()
 
     def _release_buffer(self) -> None:
-        extra_bytes = len(self._buffer) - RECEIVE_BUFFER_BYTES
+        extra_bytes = self._room - RECEIVE_BUFFER_BYTES
         if extra_bytes:
             self._connections.receiving_bytes -= extra_bytes
+            self._room = RECEIVE_BUFFER_BYTES
             self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
             self._view = memoryview(self._buffer)
             self._start = self._end = 0

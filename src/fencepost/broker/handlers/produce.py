@@ -135,7 +135,7 @@ def _produce_opened(
     node: Node, call: Call, request: ProduceRequest
 ) -> Steps[ProduceResponse | Promise[ProduceResponse] | Staged | None]:
     """Open what has to be, then append. The connection's next request waits for the append."""
-    _own_bytes(request)
+    _own_bytes(call, request)
     opened: _Opened = {}
     left_bytes, left_records = node.config.decompressed_batch_max_bytes, node.config.opened_records_max
     parts = [data for topic in request.topic_data for data in topic.partition_data]
@@ -190,8 +190,10 @@ def _in_a_thread(node: Node, function: Callable[[], Any]) -> Generator[Any, None
     return done.value
 
 
-def _own_bytes(request: ProduceRequest) -> None:
-    """The bytes belong to the connection, which will reuse them."""
+def _own_bytes(call: Call, request: ProduceRequest) -> None:
+    """The bytes belong to the connection, which will reuse them, unless the request is a large one."""
+    if call.is_large:
+        return
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -347,7 +349,7 @@ def _produce_verified(
         _note_refusals(verdicts, asked.value, call.version)
         return _append(node, call, request, batches, verdicts, opened)
     if opened is None:
-        _own_bytes(request)
+        _own_bytes(call, request)
     appended: Promise[None] = Promise()
     answer: Promise[ProduceResponse | None] = Promise()
 
