@@ -35,12 +35,12 @@ def again_if_kept_rows_were_lost(process: Callable[[], None]) -> None:
         try:
             return process()
         except Exception as error:
-            if attempt == ATTEMPTS_MAX or not _is_of_lost_rows(error):
+            if attempt == ATTEMPTS_MAX or not is_of_lost_rows(error):
                 raise
             _log.warning("rows that an executor had kept were lost with it: the batch begins anew (%d)", attempt)
 
 
-def _is_of_lost_rows(error: BaseException | None) -> bool:
+def is_of_lost_rows(error: BaseException | None) -> bool:
     """Also where it is the cause of what was raised."""
     while error is not None:
         if failure_of(error) is Failure.KEPT_ROWS_LOST:

@@ -13,7 +13,7 @@ from fencepost.spark.decisions import Step
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.heartbeat import keep_alive
 from fencepost.spark.input_clusters import InputClusters, Source
-from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised, release
+from fencepost.spark.materialising import again_if_kept_rows_were_lost, is_of_lost_rows, materialised, release
 from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
 from fencepost.spark.planned import plans_of
@@ -147,6 +147,9 @@ class Transaction:
         assert run is not None
         try:
             self._end(attempts, run, error)
+        except Exception as failed:
+            _say_if_kept_rows_were_lost(failed)
+            raise
         finally:
             self._leave(run)
         if error is None:
@@ -154,6 +157,7 @@ class Transaction:
 
     def _end(self, attempts: Attempts, run: QueryRun, error: BaseException | None) -> None:
         if error is not None:
+            _say_if_kept_rows_were_lost(error)
             try:
                 attempts.abort()
             except Exception as second:
@@ -171,6 +175,15 @@ class Transaction:
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""
         self._df.write.format("noop").mode("overwrite").save()
+
+
+def _say_if_kept_rows_were_lost(error: BaseException) -> None:
+    """A pipeline and `exactly_once` begin such a batch anew; a function of the user's own cannot be called again."""
+    if is_of_lost_rows(error):
+        error.add_note(
+            "rows that `once` had kept were lost with an executor; nothing of the batch is visible. Start the query "
+            "again: it does the batch anew"
+        )
 
 
 def client_id(application_id: str, name: str, batch: str) -> str:

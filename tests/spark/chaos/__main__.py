@@ -1,7 +1,7 @@
 """The long run: every example on both brokers and both protocols under random kills, and restarts under faults of
 checkpoints, groups and drivers, on both brokers and across them; prints two tables.
 
-python -m tests.spark.chaos [--kills 10] [--restarts 16] [--seed N] [--only shop/fencepost/TV2] [--histories DIR]
+python -m tests.spark.chaos [--kills 10] [--restarts 16] [--without-spark 32] [--seed N] [--only NAME] [--histories DIR]
 """
 
 import argparse
@@ -17,6 +17,7 @@ from tests.peers.broker_process import BrokerProcess
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 from tests.spark.chaos.examples import FLAKY_SHOP, SHOP, TRANSFERS, Example
+from tests.spark.chaos.micro_batches import RestartsWithoutSpark
 from tests.spark.chaos.restarts import HEADS as RESTARTS_HEADS
 from tests.spark.chaos.restarts import IDLE_FAULTS, RestartsResult, RestartsRun, mount_settings
 from tests.spark.chaos.restarts import plan as plan_restarts
@@ -36,6 +37,12 @@ RESTARTS = [
     ("restarts/fencepost to apache, Spark's source", "fencepost", "apache", "kafka"),
     ("restarts/apache to fencepost", "apache", "fencepost", "fencepost"),
 ]
+OTHERS = [
+    ("restarts/fencepost", "fencepost", "fencepost"),
+    ("restarts/apache", "apache", "apache"),
+    ("restarts/fencepost to apache", "fencepost", "apache"),
+    ("restarts/apache to fencepost", "apache", "fencepost"),
+]
 FORGETFUL = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
 
 
@@ -46,23 +53,33 @@ def plan(source: random.Random, count: int) -> list[str]:
     return kills
 
 
-def restarts(source: random.Random, count: int, seed: int, only: str) -> list[RestartsResult]:
-    """All in one session of Spark."""
+def restarts(source: random.Random, counts: tuple[int, int], seed: int, only: str) -> list[RestartsResult]:
+    """All in one session of Spark, and as many more as wanted without it. `counts`: of faults in each cell."""
     results: list[RestartsResult] = []
-    cells = [(*cell, plan_restarts(source, count)) for cell in RESTARTS]
-    cells += [(f"idle/{kind}", kind, kind, "fencepost", list(IDLE_FAULTS)) for kind in ("fencepost", "apache")]
+    with_spark, without = counts
+    cells = [(*cell, plan_restarts(source, with_spark)) for cell in RESTARTS if with_spark]
+    cells += [
+        (f"without Spark: {cell[0]}", *cell[1:3], "", plan_restarts(source, without)) for cell in OTHERS if without
+    ]
+    for kind in ("fencepost", "apache"):
+        cells += [(f"idle/{kind}", kind, kind, "fencepost", list(IDLE_FAULTS))] if with_spark else []
+        cells += [(f"without Spark: idle/{kind}", kind, kind, "", list(IDLE_FAULTS))] if without else []
+    cells = [cell for cell in cells if only in cell[0]]
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
-        spark = stack.enter_context(spark_session(with_connector=True, **mount_settings(directory)))
+        settings = {"spark.ui.showConsoleProgress": "false", **mount_settings(directory)}
+        is_spark_wanted = any(source_format for _, _, _, source_format, _ in cells)
+        spark = stack.enter_context(spark_session(with_connector=True, **settings)) if is_spark_wanted else None
         kinds = {"fencepost": FencepostProcess, "apache": ApacheKafka}
-        for settings in ({}, FORGETFUL):
-            wanted = [cell for cell in cells if only in cell[0] and cell[0].startswith("idle/") is bool(settings)]
+        for broker_settings in ({}, FORGETFUL):
+            wanted = [cell for cell in cells if ("idle/" in cell[0]) is bool(broker_settings)]
             with contextlib.ExitStack() as running:
                 names = sorted({name for cell in wanted for name in cell[1:3]})
-                brokers = {name: running.enter_context(kinds[name](settings)) for name in names}
+                brokers = {name: running.enter_context(kinds[name](broker_settings)) for name in names}
                 for name, read, written, source_format, faults in wanted:
                     print(f"{name}, seed {seed}: {', '.join(faults)}", flush=True)
-                    made = RestartsRun(name, spark, brokers[read], brokers[written], directory, seed, source_format)
+                    kind = RestartsRun if source_format else RestartsWithoutSpark
+                    made = kind(name, spark, brokers[read], brokers[written], directory, seed, source_format)
                     results.append(made.result)
                     try:
                         made.run(faults)
@@ -86,12 +103,13 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the cells whose names contain this")
     parser.add_argument("--histories", type=Path, metavar="DIR", help="keep the histories, for fencepost check-history")
     parser.add_argument("--restarts", type=int, default=16, help="faults of each cell of restarts")
+    parser.add_argument("--without-spark", type=int, default=32, help="and of each that plays Spark's part")
     given = parser.parse_args()
     source = random.Random(given.seed)
     results: list[Result] = []
     for name, example, kind, protocol in CELLS:
         kills = plan(source, given.kills)
-        if given.only not in name:
+        if given.only not in name or not kills:
             continue
         print(f"{name}, seed {given.seed}: {', '.join(kills)}", flush=True)
         with tempfile.TemporaryDirectory(prefix="chaos-") as directory, kind() as broker:
@@ -100,7 +118,7 @@ def main() -> int:
             if given.histories is not None:
                 given.histories.mkdir(parents=True, exist_ok=True)
                 shutil.copy(results[-1].history, given.histories / f"{name.replace('/', '-')}.jsonl")
-    restarted = restarts(source, given.restarts, given.seed, given.only)
+    restarted = restarts(source, (given.restarts, given.without_spark), given.seed, given.only)
     if results:
         table(HEADS, [result.row() for result in results])
     if restarted:

@@ -22,15 +22,9 @@ from fencepost.client.blocking import Producer as InputProducer
 from fencepost.client.errors import BrokerError
 from fencepost.client.kafka_types import NewTopic
 from fencepost.spark import transaction
-from fencepost.spark.attempts import Attempts, Batch
-from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.decisions import RULES, Situation, Step
+from fencepost.spark.decisions import RULES, Situation
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.input_clusters import InputClusters, Source
-from fencepost.spark.planned import plans_of
-from fencepost.spark.query_run import QueryRun, close_runs
-from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import sink_settings
+from fencepost.spark.query_run import close_runs
 from fencepost.topic_partition import TopicPartition
 from tests.peers.broker_process import BrokerProcess
 from tests.spark.sessions import run_again_if_spark_was_too_slow
@@ -102,15 +96,17 @@ class RestartsRun:
     ) -> None:
         """`directory` is the one that the session has mounted."""
         self.result = RestartsResult(name, seed)
-        self._spark, self._source, self._target = spark, source, target
+        self._spark, self.source, self.target = spark, source, target
         self._format = source_format
         self._random = random.Random(f"{seed} {name}")
         self._directory = directory / re.sub(r"\W+", "-", name)
         self.group = f"restarts-{self._random.randrange(10**6)}"
-        self._topics = [f"{self.group}-{stem}" for stem in ("purchases", "invoices", "shipments")]
+        self.purchases, *self.outputs = (f"{self.group}-{stem}" for stem in ("purchases", "invoices", "shipments"))
+        self._log: dict[TopicPartition, list[int]] = {}
+        """What was fed, by partition and offset."""
         self._checkpoints = 0
         self._fed: list[int] = []
-        for broker, topics in ((source, self._topics[:1]), (target, self._topics[1:])):
+        for broker, topics in ((source, [self.purchases]), (target, self.outputs)):
             with Admin(broker.bootstrap_servers) as admin:
                 for topic in topics:
                     admin.create_topic(NewTopic(topic, 2))
@@ -148,17 +144,24 @@ class RestartsRun:
     def _feed(self, count: int | None = None) -> list[int]:
         count = self._random.randrange(5, 40) if count is None else count
         numbers = list(range(len(self._fed), len(self._fed) + count))
-        with InputProducer(self._source.bootstrap_servers) as producer:
+        with Admin(self.source.bootstrap_servers) as admin:
+            partitions = len(admin.describe_topic(self.purchases).partitions)
+        with InputProducer(self.source.bootstrap_servers) as producer:
             for number in numbers:
-                producer.send(self._topics[0], b"%d" % number, key=b"key %d" % (number % 7))
+                place = TopicPartition(self.purchases, self._random.randrange(partitions))
+                producer.send(place.topic, b"%d" % number, partition=place.partition)
+                self._log.setdefault(place, []).append(number)
         self._fed += numbers
         self.result.inputs = len(self._fed)
         return numbers
 
+    def numbers_between(self, place: TopicPartition, start: int, end: int) -> list[int]:
+        return self._log.get(place, [])[start:end]
+
     def _rows(self, **options: str) -> Any:
         reader = self._spark.readStream.format(self._format)
-        reader = reader.option("kafka.bootstrap.servers", self._source.bootstrap_servers)
-        reader = reader.option("subscribe", self._topics[0]).option("startingOffsets", "earliest")
+        reader = reader.option("kafka.bootstrap.servers", self.source.bootstrap_servers)
+        reader = reader.option("subscribe", self.purchases).option("startingOffsets", "earliest")
         return reader.options(**options).load().select("key", "value")
 
     def _query(self, function: Callable[[Any, int], None], options: dict[str, str], **trigger: Any) -> Any:
@@ -167,8 +170,8 @@ class RestartsRun:
 
     def _both(self, adopt: str) -> Callable[[Any, int], None]:
         def both(batch: Any, number: int) -> None:
-            with transaction(batch, number, self.group, self._target.bootstrap_servers, adopt=adopt) as opened:
-                for topic in self._topics[1:]:
+            with transaction(batch, number, self.group, self.target.bootstrap_servers, adopt=adopt) as opened:
+                for topic in self.outputs:
                     opened.write(batch, topic=topic)
 
         return both
@@ -198,10 +201,8 @@ class RestartsRun:
 
     def _judge(self) -> None:
         found = [
-            Counter(
-                int(seen.value or b"-1") for seen in read(self._target.bootstrap_servers, [topic], "read_committed")
-            )
-            for topic in self._topics[1:]
+            Counter(int(seen.value or b"-1") for seen in read(self.target.bootstrap_servers, [topic], "read_committed"))
+            for topic in self.outputs
         ]
         wanted = Counter(self._fed)
         self.result.lost = sum(sum((wanted - each).values()) for each in found)
@@ -304,7 +305,7 @@ class RestartsRun:
     # What happens to the cluster
 
     def _group_deleted(self) -> set[Any]:
-        with Admin(self._target.bootstrap_servers) as admin:
+        with Admin(self.target.bootstrap_servers) as admin:
             admin.delete_group(self.group)
         self._feed()
         return {Situation.FORGOTTEN}
@@ -313,21 +314,21 @@ class RestartsRun:
         """By hand: `kafka-consumer-groups --reset-offsets`. The checkpoint says where the pipeline reads."""
         from fencepost.client.kafka_types import CommittedOffset
 
-        with Admin(self._source.bootstrap_servers) as admin:
-            places = [TopicPartition(self._topics[0], number) for number in range(2)]
+        with Admin(self.source.bootstrap_servers) as admin:
+            places = [TopicPartition(self.purchases, number) for number in range(2)]
             admin.commit_offsets(self.group, dict.fromkeys(places, CommittedOffset(0)))
         self._feed()
         return set()
 
     def _partition_added(self) -> set[Any]:
-        with Admin(self._source.bootstrap_servers) as admin:
-            count = len(admin.describe_topic(self._topics[0]).partitions)
-            admin.create_partitions(self._topics[0], count + 1)
+        with Admin(self.source.bootstrap_servers) as admin:
+            count = len(admin.describe_topic(self.purchases).partitions)
+            admin.add_partitions(self.purchases, count + 1)
         self._feed()
         return set()
 
     def _broker_killed(self) -> set[Any]:
-        broker = self._random.choice((self._source, self._target))
+        broker = self._random.choice((self.source, self.target))
         broker.kill()
         broker.start()
         self._feed()
@@ -348,14 +349,14 @@ class RestartsRun:
 
     def _is_done(self, query: Any) -> bool:
         assert query.isActive, query.exception()
-        seen = read(self._target.bootstrap_servers, self._topics[1:2], "read_committed")
+        seen = read(self.target.bootstrap_servers, self.outputs[:1], "read_committed")
         return len(seen) >= len(self._fed)
 
     def _expired(self) -> set[Any]:
         close_runs()
 
         def is_gone() -> bool:
-            with Admin(self._target.bootstrap_servers) as admin:
+            with Admin(self.target.bootstrap_servers) as admin:
                 try:
                     return not admin.committed_offsets(self.group, with_notes=True)
                 except BrokerError:
@@ -374,9 +375,22 @@ class RestartsRun:
     # Two drivers
 
     def _taken_over(self, step: str) -> set[Any]:
-        """A driver has planned a batch and sleeps at a step of it; its successor does the batch; it wakes up."""
-        numbers = self._feed()
+        """A driver has planned a batch and sleeps at a step of it; its successor does the batch; it wakes up. Up to its
+        rows the old one is the real thing."""
+        from tests.spark.chaos.micro_batches import Query, do_batch_asleep_at
 
+        self._feed()
+        self._plan_and_fall_asleep()
+        old = Query(self, self._path, "refuse", {})
+        try:
+            do_batch_asleep_at(old, self._last(), step, self._succeed)
+        except FencepostSparkError as error:
+            self.result.refused[type(error).__name__] += 1
+        finally:
+            old.close()
+        return set()
+
+    def _plan_and_fall_asleep(self) -> None:
         def sleep(batch: Any, number: int) -> None:
             raise Asleep
 
@@ -386,75 +400,11 @@ class RestartsRun:
         query.stop()
         assert not (self._path / "commits" / str(self._last())).exists(), "the batch went on without its driver"
         close_runs()
-        old = _OldDriver(self, numbers, self._last())
-        try:
-            old.do_batch(step, self._succeed)
-        except FencepostSparkError as error:
-            self.result.refused[type(error).__name__] += 1
-        finally:
-            old.close()
-        return set()
 
     def _succeed(self) -> None:
         refused = self._go_on()
         assert refused is None, refused
         self._feed()
-
-
-class _OldDriver:
-    """The sink's part of a driver that somebody takes over from, up to its rows the real thing."""
-
-    def __init__(self, scene: RestartsRun, numbers: list[int], batch_id: int) -> None:
-        servers = scene._target.bootstrap_servers
-        self._numbers, self._topics = numbers, scene._topics[1:]
-        producer = RunProducer(servers, scene.group, {})
-        inputs = [Source(scene._source.bootstrap_servers, topics=frozenset(scene._topics[:1]))]
-        self._run = QueryRun(producer, inputs=InputClusters(inputs, producer, scene.group))
-        checkpoint = Checkpoint(str(scene._path))
-        batch = Batch(
-            checkpoint.query_id(), batch_id, scene.group, f"spark/old/{scene.group}/{batch_id}", "the old driver",
-            plans_of(checkpoint),
-        )  # fmt: skip
-        self._attempts = _AttemptsWithoutRows(None, self._run, sink_settings(scene.group, servers), batch)
-        self._attempts.place = TopicPartition(self._topics[0], 0)
-
-    def close(self) -> None:
-        if self._run.inputs is not None:
-            self._run.inputs.close()
-        self._run.producer.close()
-
-    def do_batch(self, step: str, meanwhile: Callable[[], None]) -> None:
-        producer: Any = self._run.producer
-
-        def around(call: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
-            def wrapped(*arguments: Any) -> Any:
-                if step == before:
-                    meanwhile()
-                answer = call(*arguments)
-                if step == after:
-                    meanwhile()
-                return answer
-
-            return wrapped
-
-        producer.begin = around(producer.begin, "checked", "begun")
-        producer.send_offsets = around(producer.send_offsets, "written", "offsets")
-        producer.commit = around(producer.commit, "ending", "committed")
-        if self._attempts.enter() is Step.SKIP:
-            self._attempts.skip()
-            return
-        for topic in self._topics:
-            for number in self._numbers:
-                producer._loop.run(producer._producer.send(topic, b"%d" % number, partition=number % 2))
-        producer._loop.run(producer._producer.flush())
-        self._attempts.write([])
-
-
-class _AttemptsWithoutRows(Attempts):
-    place: TopicPartition
-
-    def _copy_place(self, outputs: Any, records: Any) -> TopicPartition | None:
-        return self.place
 
 
 def _situation(said: str) -> Situation | str:
@@ -470,7 +420,8 @@ def _situation(said: str) -> Situation | str:
 
 
 def plan(source: random.Random, count: int) -> list[str]:
-    """Every kind of fault, in any order, then more of them."""
-    faults = [*FAULTS, *source.choices(FAULTS, k=max(0, count - len(FAULTS)))][:count]
-    source.shuffle(faults)
-    return faults
+    """Every kind of fault, in any order, then all of them again."""
+    faults: list[str] = []
+    while len(faults) < count:
+        faults += source.sample(FAULTS, len(FAULTS))
+    return faults[:count]

@@ -41,3 +41,12 @@ def test_it_does_not_begin_anew_for_ever_or_for_other_reasons() -> None:
         processed(process_lost(), None)
     with pytest.raises(RuntimeError, match="ours"):
         processed(RuntimeError("ours"), None)
+
+
+@pytest.mark.parametrize(("error", "is_noted"), [(kept_rows_lost(), True), (process_lost(), False)])
+def test_a_function_of_the_users_own_says_what_to_do(error: JobFailed, is_noted: bool) -> None:
+    """`transaction()` cannot call the function again that it is a part of."""
+    from fencepost.spark.sink import _say_if_kept_rows_were_lost
+
+    _say_if_kept_rows_were_lost(error)
+    assert any("Start the query again" in note for note in getattr(error, "__notes__", ())) is is_noted
