@@ -86,7 +86,7 @@ class Operation:
     """What one process asked for and was told. Places (`invoked`, `ending`, `completed`) are indexes of events."""
 
     __slots__ = (
-        "commit_asked", "commits", "completed", "completed_at", "ending", "fetched", "final_partitions", "invoked",
+        "commit_asked", "commits", "completed", "ending", "fetched", "final_partitions", "invoked",
         "invoked_at", "isolation", "kind", "number", "outcome", "polls", "process", "proof", "rebalanced", "sends",
         "session", "transactional_id",
     )  # fmt: skip
@@ -112,7 +112,6 @@ class Operation:
         self.ending = NEVER
         self.commit_asked = False
         self.completed = NEVER
-        self.completed_at = invoked_at
         self.outcome = Outcome.INFO
         self.transactional_id = transactional_id
         self.isolation = isolation
@@ -133,10 +132,9 @@ class Operation:
         self.ending = place
         self.commit_asked = commit
 
-    def complete(self, outcome: Outcome, place: int, at: float) -> None:
+    def complete(self, outcome: Outcome, place: int) -> None:
         self.outcome = outcome
         self.completed = place
-        self.completed_at = at
 
     def abandon(self) -> None:
         """Its process said nothing of its end. A transaction whose commit was never asked for was not committed."""

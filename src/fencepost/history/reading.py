@@ -110,7 +110,7 @@ class _Reader:
                 outcome = _OUTCOMES.get(kind)
                 if outcome is None:
                     raise ValueError(f"{kind!r} is none of invoke, step, end, ok, fail, info")
-                operation.complete(outcome, place, float(event.get("time", place)))
+                operation.complete(outcome, place)
                 del self._open[process]
                 if outcome is not Outcome.OK or operation.kind is Kind.FINAL_READ:
                     # After a failure consumers go back to where they were, or start anew.

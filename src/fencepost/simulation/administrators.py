@@ -37,7 +37,6 @@ class Administrator(ClientProcess):
         self.transactional_ids = transactional_ids
         self.timeout_ms = timeout_ms
         self.journal = journal
-        self.fencings = 0
 
     def run(self) -> Steps[None]:
         while True:
@@ -65,7 +64,6 @@ class Administrator(ClientProcess):
         for _ in range(5):
             answer = yield requests.init_producer_id(transactional_id, self.timeout_ms)
             if answer is not None and answer.error_code == 0:
-                self.fencings += 1
                 self.journal.handed_out((answer.producer_id, answer.producer_epoch), self.name)
                 operation.ok()
                 return

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from fencepost.broker.events import HandlerFailed, PartitionCompacted, SegmentsDeleted, StorageFailed
 from fencepost.broker.node import Node
-from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.side_files import CLEAN_SHUTDOWN
@@ -122,7 +121,6 @@ class World:
         """Processes that come for a while: twins, and administrators with one thing to do."""
         self.steps = 0
         self.restarts = -1
-        self.aborted_by_broker = 0
         self.is_serving = False
         """The broker runs, and nothing is known to be wrong with its disk."""
         self._armed: list[_Trap] = []
@@ -352,8 +350,6 @@ class World:
             if self.machine.process is not None and self.machine.node.storage_failure is not None and self.is_serving:
                 self.is_serving = False
                 self.later(self.source.choice((100, 1_000)), self._reboot)
-        elif isinstance(event, TransactionAborted):
-            self.aborted_by_broker += 1
         elif isinstance(event, PartitionCompacted):
             self.topics.done["compaction" if event.topic in PLANS else "internal-compaction"] += 1
         elif isinstance(event, SegmentsDeleted):

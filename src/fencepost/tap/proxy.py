@@ -24,7 +24,6 @@ SHORTEST_REQUEST_BYTES = 10
 
 Address = tuple[str, int]
 Observer = Callable[[Plain], None]
-Taker = Callable[[memoryview], Awaitable[bytes | memoryview]]
 
 
 class TapFailed(Exception):
