@@ -9,7 +9,7 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark crash-points fuzz properties simulate mutants bench \
-	lint lint-ruff lint-types lint-layers lint-reach format dist clean
+	lint lint-ruff lint-types lint-layers lint-reach lint-unused format dist clean
 
 setup: $(STAMP)
 
@@ -83,7 +83,7 @@ fuzz: setup
 bench: peers
 	$(BIN)/python -m bench
 
-lint: lint-ruff lint-types lint-layers lint-reach
+lint: lint-ruff lint-types lint-layers lint-reach lint-unused
 
 lint-ruff: setup
 	$(BIN)/ruff check .
@@ -98,6 +98,10 @@ lint-layers: setup
 # No module touches the private part of another or writes its objects' attributes; no import cycle; late imports say why.
 lint-reach: setup
 	$(BIN)/python scripts/lint_reach.py
+
+# Nothing in src is unused but what scripts/unused_allowed.py lists.
+lint-unused: setup
+	$(BIN)/vulture
 
 format: setup
 	$(BIN)/ruff check --fix .

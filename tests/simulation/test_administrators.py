@@ -5,7 +5,7 @@ import pytest
 from fencepost.history import read_events
 from fencepost.simulation.administered_clients import FinalSurvey
 from fencepost.simulation.administered_topics import ANY_OFFSET, AdministeredTopics
-from fencepost.simulation.deeds import Deeds, partition_name
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.fragile_disk import FragileDisk
@@ -41,16 +41,16 @@ class Scene:
     def __init__(self) -> None:
         world = World(0, 1, frozenset())
         self.topics = AdministeredTopics()
-        self.deeds: Deeds = world.deeds
+        self.journal: ClientJournal = world.journal
         self.label = self.topics.seen(self.NAME, bytes(16), 1)
         self.key = (self.label, 0)
-        self.survey = FinalSurvey("survey", *world.surroundings, topics=self.topics, deeds=self.deeds)
+        self.survey = FinalSurvey("survey", *world.surroundings, topics=self.topics, journal=self.journal)
         self.survey.starts[self.key] = 0
         self.survey.ends[self.key] = 10
         self.survey.committed[self.key] = []
 
     def sent(self, value: str, offset: int | None) -> None:
-        operation = self.deeds.recorder.send("producer", [(partition_name(self.key), value)])
+        operation = self.journal.recorder.send("producer", [(partition_name(self.key), value)])
         if offset is None:
             operation.info()
         else:
@@ -62,7 +62,7 @@ class Scene:
 
     def problems(self) -> list[str]:
         return [problem.partition(":")[0] for problem in check_thinning(
-            self.topics, self.survey, read_events(self.deeds.events)
+            self.topics, self.survey, read_events(self.journal.events)
         )]  # fmt: skip
 
 

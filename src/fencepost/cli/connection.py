@@ -54,15 +54,13 @@ def open_view(
     from fencepost.insight.command_line import CommandLine
 
     servers, settings = reach(bootstrap_server, command_config, profile, defaults)
-    view = ClusterView(servers, **settings)
-    # Always the address: what stands in the environment of whoever pastes a command may be another cluster.
+    # Always with the address: where a command is pasted, the environment may name another cluster.
     options = ["--bootstrap-server", servers]
     if command_config is not None:
         options += ["--command-config", str(command_config.absolute())]
     if profile is not None:
         options += ["--profile", profile]
-    view.command_line = CommandLine(tuple(options))
-    return view
+    return ClusterView(servers, CommandLine(tuple(options)), **settings)
 
 
 def open_admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":

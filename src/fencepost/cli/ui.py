@@ -68,8 +68,12 @@ def ui(
 
         needed = token or (None if is_loopback(listener.host) else secrets.token_urlsafe(24))
         view = open_view(bootstrap_server, command_config, profile, {**PATIENCE, "client.id": "fencepost-ui"})
-        page = Page(view, are_actions_allowed=allow_actions, stuck_after_ms=round(stuck_after * 1000))
-        page.watch.say = lambda text: say(text, is_error=True)
+        page = Page(
+            view,
+            are_actions_allowed=allow_actions,
+            stuck_after_ms=round(stuck_after * 1000),
+            say=lambda text: say(text, is_error=True),
+        )
         await serve_page(page, bound, ServerOptions(listener.host, needed, allow_host, parent_fd))
 
     try:

@@ -8,6 +8,7 @@ from fencepost.dashboard.survey import Survey
 from fencepost.dashboard.watch import Watch, wall_ms
 from fencepost.insight.causes import causes_of
 from fencepost.insight.cluster_view import ClusterView
+from fencepost.insight.explanation import client_of
 
 NAMES_MAX = 20_000
 NAME_BYTES_MAX = 32_767
@@ -75,15 +76,17 @@ class Page:
         are_actions_allowed: bool = False,
         stuck_after_ms: int = STUCK_AFTER_MS,
         now_ms: Callable[[], int] = wall_ms,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """`say` gets a line when the cluster stops answering, and one when it answers again."""
         self.view = view
         self.are_actions_allowed = are_actions_allowed
         self.stuck_after_ms = stuck_after_ms
         self.now_ms = now_ms
-        self.watch = Watch(view, now_ms)
+        self.watch = Watch(view, now_ms, say)
         self.survey = Survey(view, now_ms)
         self.followers: dict[str, IdFollower] = {}
-        self.oldest_client: tuple[tuple[str, int], str | None] | None = None
+        self._client_of_epoch: tuple[tuple[str, int], str | None] | None = None
         self._is_fencepost: tuple[str, bool] | None = None
         self._names: dict[int, str | None] = {}
 
@@ -93,6 +96,14 @@ class Page:
         if self._is_fencepost is None or self._is_fencepost[0] != cluster_id:
             self._is_fencepost = (cluster_id, await causes_of(self.view, "") is not None)
         return self._is_fencepost[1]
+
+    async def client_of_epoch(self, transactional_id: str, producer_epoch: int) -> str | None:
+        """The client that holds an epoch. The last answer is kept: the overview asks for the same one every second."""
+        key = (transactional_id, producer_epoch)
+        if self._client_of_epoch is None or self._client_of_epoch[0] != key:
+            causes = await causes_of(self.view, transactional_id)
+            self._client_of_epoch = (key, client_of(causes, producer_epoch))
+        return self._client_of_epoch[1]
 
     async def names_of(self, producer_ids: Iterable[int]) -> dict[int, str | None]:
         """The transactional ids of producers: from the model, else asked for once."""

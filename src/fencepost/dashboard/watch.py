@@ -27,7 +27,13 @@ def wall_ms() -> int:
 
 
 class Watch:
-    def __init__(self, view: ClusterView, now_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        now_ms: Callable[[], int] = wall_ms,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`say` gets a line when trouble begins, and one when it ends."""
         self.view = view
         self.now_ms = now_ms
         self.model = TransactionModel()
@@ -37,8 +43,7 @@ class Watch:
         """Everything up to here has been seen."""
         self.trouble: ClientError | None = None
         self.trouble_since_ms: int | None = None
-        self.say: Callable[[str], None] = lambda text: None
-        """Hears when trouble begins and ends."""
+        self._say = say
         self._lookers = 0
         self._has_looked = asyncio.Event()
         self._tail = StateTail(view)
@@ -85,10 +90,10 @@ class Watch:
             self.trouble = error
             if self.trouble_since_ms is None:
                 self.trouble_since_ms = self.now_ms()
-                self.say(f"{error}; trying again")
+                self._say(f"{error}; trying again")
         else:
             if self.trouble is not None:
-                self.say("the cluster answers again")
+                self._say("the cluster answers again")
             self.trouble = self.trouble_since_ms = None
         finally:
             self._has_looked.set()

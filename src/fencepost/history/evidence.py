@@ -87,7 +87,7 @@ class Evidence:
 
     def _take_send(self, send: Send) -> None:
         partition = self.partition(send.partition)
-        send.earlier = partition.attempts.get(send.value)
+        send.follow(partition.attempts.get(send.value))
         partition.attempts[send.value] = send
         if send.offset is None:
             return

@@ -18,6 +18,7 @@ The place of an event in the sequence is its time: what was told earlier happene
 """
 
 import enum
+from collections.abc import Iterable
 from typing import TypeAlias
 
 Value: TypeAlias = str | int
@@ -74,17 +75,35 @@ class Send:
         self.earlier: Send | None = None
         """The attempt before this one to write the same value there: pipelines write a value again after an abort."""
 
+    def follow(self, earlier: "Send | None") -> None:
+        self.earlier = earlier
+
+    def acknowledge(self, offset: int) -> None:
+        self.offset = offset
+
 
 class Operation:
     """What one process asked for and was told. Places (`invoked`, `ending`, `completed`) are indexes of events."""
 
     __slots__ = (
-        "commit_asked", "commits", "completed", "completed_at", "ending", "fetched", "final_partitions", "invoked",
+        "commit_asked", "commits", "completed", "ending", "fetched", "final_partitions", "invoked",
         "invoked_at", "isolation", "kind", "number", "outcome", "polls", "process", "proof", "rebalanced", "sends",
         "session", "transactional_id",
     )  # fmt: skip
 
-    def __init__(self, number: int, process: str, kind: Kind, invoked: int, invoked_at: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        process: str,
+        kind: Kind,
+        invoked: int,
+        invoked_at: float,
+        *,
+        transactional_id: str | None = None,
+        isolation: str = READ_COMMITTED,
+        session: int = 0,
+        final_partitions: dict[str, int] | None = None,
+    ) -> None:
         self.number = number
         self.process = process
         self.kind = kind
@@ -93,22 +112,37 @@ class Operation:
         self.ending = NEVER
         self.commit_asked = False
         self.completed = NEVER
-        self.completed_at = invoked_at
         self.outcome = Outcome.INFO
-        self.transactional_id: str | None = None
-        self.isolation = READ_COMMITTED
+        self.transactional_id = transactional_id
+        self.isolation = isolation
         self.sends: list[Send] = []
         self.polls: list[Polled] = []
         self.commits: list[tuple[str, str, int]] = []
         """(group, partition, offset)"""
         self.fetched: list[tuple[str, str, int | None]] = []
-        self.final_partitions: dict[str, int] = {}
+        self.final_partitions = final_partitions or {}
         """Partitions of a final read and the offset it began at."""
         self.rebalanced: frozenset[str] = frozenset()
-        self.session = 0
+        self.session = session
         """Polls of one process continue each other only within a session."""
         self.proof: Operation | None = None
         """Who saw something of a transaction of unknown outcome, which proves that it was committed."""
+
+    def ask_to_end(self, place: int, *, commit: bool) -> None:
+        self.ending = place
+        self.commit_asked = commit
+
+    def complete(self, outcome: Outcome, place: int) -> None:
+        self.outcome = outcome
+        self.completed = place
+
+    def abandon(self) -> None:
+        """Its process said nothing of its end. A transaction whose commit was never asked for was not committed."""
+        if self.is_transaction and not self.commit_asked:
+            self.outcome = Outcome.FAIL
+
+    def note_rebalanced(self, partitions: Iterable[str]) -> None:
+        self.rebalanced |= frozenset(partitions)
 
     @property
     def is_transaction(self) -> bool:

@@ -94,7 +94,7 @@ class _Reader:
             # An operation that was never completed: its process died, and another goes by its name.
             left = self._open.get(process)
             if left is not None:
-                _abandon(left)
+                left.abandon()
                 self._sessions[process] = self._sessions.get(process, 0) + 1
             operation = self._invoked(place, event)
             self.operations.append(operation)
@@ -105,15 +105,12 @@ class _Reader:
                 raise ValueError(f"{process} has no operation under way")
             operation = found
             if kind == "end":
-                operation.ending = place
-                operation.commit_asked = bool(event["commit"])
+                operation.ask_to_end(place, commit=bool(event["commit"]))
             elif kind != "step":
                 outcome = _OUTCOMES.get(kind)
                 if outcome is None:
                     raise ValueError(f"{kind!r} is none of invoke, step, end, ok, fail, info")
-                operation.outcome = outcome
-                operation.completed = place
-                operation.completed_at = float(event.get("time", place))
+                operation.complete(outcome, place)
                 del self._open[process]
                 if outcome is not Outcome.OK or operation.kind is Kind.FINAL_READ:
                     # After a failure consumers go back to where they were, or start anew.
@@ -135,37 +132,37 @@ class _Reader:
         if offsets is not None:
             for send, offset in zip(operation.sends, offsets, strict=False):
                 if offset is not None:
-                    send.offset = int(offset)
+                    send.acknowledge(int(offset))
 
     def _invoked(self, place: int, event: dict[str, Any]) -> Operation:
         kind = _KINDS.get(event["op"])
         if kind is None:
             raise ValueError(f"op {event['op']!r} is none of {', '.join(_KINDS)}")
         process = sys.intern(event["process"])
-        operation = Operation(len(self.operations), process, kind, place, float(event.get("time", place)))
-        operation.transactional_id = event.get("id")
         isolation = event.get("isolation", READ_COMMITTED)
         if isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
             raise ValueError(f"isolation {isolation!r} is neither {READ_COMMITTED} nor {READ_UNCOMMITTED}")
-        operation.isolation = READ_COMMITTED if isolation == READ_COMMITTED else READ_UNCOMMITTED
         # An assignment that may not have happened ends a session too.
         self._sessions[process] = self._sessions.get(process, 0) + (kind in (Kind.ASSIGN, Kind.FINAL_READ))
-        operation.session = self._sessions[process]
+        starts: dict[str, int] = {}
         if kind is Kind.FINAL_READ:
             listed = event["partitions"]
             starts = listed if isinstance(listed, dict) else dict.fromkeys(listed, 0)
-            operation.final_partitions = {sys.intern(name): int(start) for name, start in starts.items()}
-        return operation
+        return Operation(
+            len(self.operations),
+            process,
+            kind,
+            place,
+            float(event.get("time", place)),
+            transactional_id=event.get("id"),
+            isolation=READ_COMMITTED if isolation == READ_COMMITTED else READ_UNCOMMITTED,
+            session=self._sessions[process],
+            final_partitions={sys.intern(name): int(start) for name, start in starts.items()},
+        )
 
     def finish(self) -> None:
         for operation in self._open.values():
-            _abandon(operation)
-
-
-def _abandon(operation: Operation) -> None:
-    """Nobody said how it ended. A transaction whose commit was never asked for cannot have been committed."""
-    if operation.is_transaction and not operation.commit_asked:
-        operation.outcome = Outcome.FAIL
+            operation.abandon()
 
 
 def _do(operation: Operation, micro_operation: list[Any]) -> None:
@@ -178,11 +175,11 @@ def _do(operation: Operation, micro_operation: list[Any]) -> None:
         operation.sends.append(send)
     elif what == "offsets":
         _, group, offsets = micro_operation
-        operation.commits += [(group, sys.intern(partition), offset) for partition, offset in offsets.items()]
+        operation.commits.extend((group, sys.intern(partition), offset) for partition, offset in offsets.items())
     elif what == "fetched":
         _, group, offsets = micro_operation
-        operation.fetched += [(group, sys.intern(partition), offset) for partition, offset in offsets.items()]
+        operation.fetched.extend((group, sys.intern(partition), offset) for partition, offset in offsets.items())
     elif what == "rebalanced":
-        operation.rebalanced |= frozenset(micro_operation[1])
+        operation.note_rebalanced(micro_operation[1])
     else:
         raise ValueError(f"{what!r} is none of send, poll, passed, offsets, fetched, rebalanced, thinned")

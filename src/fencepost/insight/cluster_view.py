@@ -4,8 +4,8 @@ Everything is asked through Kafka's public APIs; nothing here knows whether the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fencepost.client import apis
 from fencepost.client.admin import AsyncAdmin
@@ -93,9 +93,16 @@ def java_hash(text: str) -> int:
     return 0 if signed == -(2**31) else abs(signed)
 
 
+_ANYWHERE = CommandLine()
+
+
 class ClusterView(AsyncAdmin):
-    command_line = CommandLine()
-    """How a command to paste reaches this cluster."""
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], command_line: CommandLine = _ANYWHERE, **options: Any
+    ) -> None:
+        super().__init__(bootstrap_servers, **options)
+        self.command_line = command_line
+        """How a command to paste reaches this cluster."""
 
     @property
     def cluster(self) -> Cluster:
@@ -116,7 +123,7 @@ class ClusterView(AsyncAdmin):
         return [TopicPartition(topic, partition) for partition in metadata.partitions]
 
     async def partition_metadata(self, partition: TopicPartition) -> PartitionMetadata:
-        return await self._cluster.leader(partition.topic, partition.partition)
+        return await self.cluster.leader(partition.topic, partition.partition)
 
     async def coordinator_partition(self, topic: str, key: str) -> TopicPartition:
         """The partition of an internal topic that a group or a transactional id is kept in."""
@@ -164,7 +171,7 @@ class ClusterView(AsyncAdmin):
         request_type = messages.FetchRequest
 
         async def attempt() -> FetchedStretch:
-            leader = await self._cluster.leader(partition.topic, partition.partition)
+            leader = await self.cluster.leader(partition.topic, partition.partition)
             wanted = request_type.FetchTopic.FetchPartition(
                 partition=partition.partition, fetch_offset=offset, partition_max_bytes=max_bytes
             )
@@ -175,11 +182,11 @@ class ClusterView(AsyncAdmin):
                 isolation_level=int(isolation_level),
                 topics=[request_type.FetchTopic(topic=partition.topic, partitions=[wanted])],
             )
-            answer = await self._cluster.call_node(leader.leader, apis.FETCH, request)
+            answer = await self.cluster.call_node(leader.leader, apis.FETCH, request)
             check(answer.error_code, f"fetch of {partition}")
             result = answer.responses[0].partitions[0]
             if result.error_code in STALE_LEADER:
-                self._cluster.forget_topic(partition.topic)
+                self.cluster.forget_topic(partition.topic)
             check(result.error_code, f"partition {partition}")
             listed = result.aborted_transactions or ()
             aborted = [AbortedTransaction(one.first_offset, one.producer_id) for one in listed]
@@ -187,7 +194,7 @@ class ClusterView(AsyncAdmin):
             view = memoryview(result.records or b"")
             return FetchedStretch(_whole_batches(view, offset), aborted, offsets, view)
 
-        return await self._cluster.retrying(attempt, fatal=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+        return await self.cluster.retrying(attempt, fatal=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
 
     async def fetch_many(
         self, positions: Mapping[TopicPartition, int], max_bytes: int = FETCH_MAX_BYTES
@@ -199,7 +206,7 @@ class ClusterView(AsyncAdmin):
         request_type = messages.FetchRequest
         by_leader: dict[int, dict[str, list[int]]] = {}
         for at in positions:
-            leader = await self._cluster.leader(at.topic, at.partition)
+            leader = await self.cluster.leader(at.topic, at.partition)
             by_leader.setdefault(leader.leader, {}).setdefault(at.topic, []).append(at.partition)
 
         async def one(node_id: int, topics: dict[str, list[int]]) -> dict[TopicPartition, FetchedStretch | BrokerError]:
@@ -223,14 +230,14 @@ class ClusterView(AsyncAdmin):
                     for topic, numbers in topics.items()
                 ],
             )
-            answer = await self._cluster.call_node(node_id, apis.FETCH, request)
+            answer = await self.cluster.call_node(node_id, apis.FETCH, request)
             check(answer.error_code, f"fetch of {', '.join(topics)}")
             found: dict[TopicPartition, FetchedStretch | BrokerError] = {}
             for topic in answer.responses:
                 for result in topic.partitions:
                     at = TopicPartition(topic.topic, result.partition_index)
                     if result.error_code in STALE_LEADER:
-                        self._cluster.forget_topic(topic.topic)
+                        self.cluster.forget_topic(topic.topic)
                     if result.error_code != ErrorCode.NONE:
                         found[at] = BrokerError(error_code(result.error_code), f"partition {at}")
                         continue

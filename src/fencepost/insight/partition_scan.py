@@ -66,9 +66,6 @@ class PartitionScan:
         self.partition = partition
         self.open: dict[int, PartitionTransaction] = {}
         self.ended: list[PartitionTransaction] = []
-        self.plain_record_count = 0
-        """Records outside of transactions."""
-        self.marker_count = 0
         self.next_offset = next_offset
         self.pieces: list[tuple[int, int, PartitionTransaction | None]] = []
         """Base offset, records and transaction of every batch of records, in order."""
@@ -81,7 +78,6 @@ class PartitionScan:
         elif header.is_transactional:
             self.pieces.append((header.base_offset, header.record_count, self._grow(header)))
         else:
-            self.plain_record_count += header.record_count
             self.pieces.append((header.base_offset, header.record_count, None))
 
     def transactions(self) -> list[PartitionTransaction]:
@@ -133,7 +129,6 @@ class PartitionScan:
         return current
 
     def _end(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        self.marker_count += 1
         ended = self.open.pop(header.producer_id, None)
         if ended is None:
             ended = PartitionTransaction(

@@ -59,14 +59,16 @@ def parse_listeners(texts: Sequence[str]) -> list[Listener]:
 
 
 class RunningBroker:
-    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, data: Path, settings: Mapping[str, str], *, on_events: Callable[[object], None] | None = None
+    ) -> None:
+        """`on_events` gets every event from the first on."""
         self._data = data.absolute()
         self._settings = dict(settings)
         self._lock: DirectoryLock | None = None
         self._lock_timer: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server | TlsListener] = []
-        self.on_events: Callable[[object], None] | None = None
-        """Hears every event from the first on."""
+        self._on_events = on_events
         self.node: Node
         self.addresses: list[tuple[str, int]] = []
         """Where it really listens, in the order of the listeners."""
@@ -107,8 +109,8 @@ class RunningBroker:
         self._workers = ThreadedWorkers(loop)
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness(), self._workers)
         self.node = Node(ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts))
-        if self.on_events is not None:
-            self.node.events.subscribe(self.on_events)
+        if self._on_events is not None:
+            self.node.events.subscribe(self._on_events)
         try:
             keys = self._secure(listeners, loop)
             await self._key_watch.load()

@@ -52,8 +52,7 @@ async def _serve(options: ServeOptions) -> None:
     # Like the broker's own ports: found out before anything in the directory is touched.
     metrics_socket = None if options.metrics is None else reserve(parse_listeners([options.metrics])[0])
     page_socket = None if options.page is None else reserve(parse_listeners([options.page.listen])[0])
-    broker = RunningBroker(options.data, options.settings)
-    broker.on_events = EventLog(sys.stderr).write
+    broker = RunningBroker(options.data, options.settings, on_events=EventLog(sys.stderr).write)
     await broker.start(options.listen, options.advertise, options.users)
     gc.set_threshold(*GC_THRESHOLDS)
     metrics = None

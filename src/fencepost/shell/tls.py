@@ -51,8 +51,8 @@ def make_context(config: ListenerConfig) -> ssl.SSLContext:
     if not versions:
         raise InvalidSetting("ssl.enabled.protocols is empty; choose from TLSv1.2, TLSv1.3")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    # A resumed connection would not show its certificate again, whoever is trusted by now.
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    # A resumed connection would not show its certificate again, even if it is not trusted any more.
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION  # reach: an ssl.SSLContext
     context.num_tickets = 0
     _identify(context, config)
     _trust(context, config)

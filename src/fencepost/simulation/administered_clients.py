@@ -10,10 +10,10 @@ from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED
 from fencepost.history.recording import RecordedOperation
 from fencepost.simulation import requests
 from fencepost.simulation.administered_topics import ANY_OFFSET, PLANS, AdministeredTopics, name_of, plan_of
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import FINAL_TRIES_MAX, CorruptBatch, committed_records
-from fencepost.simulation.deeds import Deeds, partition_name
-from fencepost.simulation.producers import Producer
+from fencepost.simulation.idempotent_producers import Producer
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition
 from fencepost.simulation.transactional_producers import TransactionalProducer, Verdict
 from fencepost.wire.batch import build_batch
@@ -47,7 +47,7 @@ class _KeyedRecords(Producer):
     topics: AdministeredTopics
 
     def _keyed_value(self) -> str:
-        text = f"k{self.source.randrange(KEYS)}={self._value()}"
+        text = f"k{self.source.randrange(KEYS)}={self.next_value()}"
         if self.source.random() < TOMBSTONES:
             return f"{text}!"
         return text + "." * self.source.randrange(PADDING_BYTES)
@@ -74,7 +74,7 @@ class _KeyedRecords(Producer):
             if self.topics.current.get(name_of(label)) == label:
                 self.topics.missing(name_of(label))
         else:
-            self.deeds.wonder(f"{self.name}: {what} of {label}-{index}: gone, and nobody has deleted it")
+            self.journal.wonder(f"{self.name}: {what} of {label}-{index}: gone, and nobody has deleted it")
 
 
 def is_tombstone(value: str) -> bool:
@@ -84,20 +84,15 @@ def is_tombstone(value: str) -> bool:
 class KeyedProducer(_KeyedRecords):
     """Idempotent, one batch at a time to some partition."""
 
-    def __init__(self, *arguments: Any, topics: AdministeredTopics, deeds: Deeds) -> None:
-        super().__init__(*arguments, deeds=deeds)
+    def __init__(self, *arguments: Any, topics: AdministeredTopics, journal: ClientJournal) -> None:
+        super().__init__(*arguments, journal=journal)
         self.topics = topics
         self._last_offset = -1
         """The last that was acknowledged."""
 
     def run(self) -> Steps[None]:
         self.starts += 1
-        while True:
-            answer = yield requests.init_producer_id(None, 0)
-            if answer is not None and not answer.error_code:
-                break
-            yield Sleep(RETRY_MS)
-        self._got_pair(answer.producer_id, answer.producer_epoch)
+        yield from self.become_producer()
         sequences: dict[TopicPartition, int] = {}
         looked_ms = -LOOK_EVERY_MS
         while True:
@@ -110,7 +105,7 @@ class KeyedProducer(_KeyedRecords):
             if places:
                 key = self.source.choice(places)
                 values = [self._keyed_value() for _ in range(self.source.choice((1, 2, 4)))]
-                operation = self.deeds.recorder.send(self.process, [(partition_name(key), value) for value in values])
+                operation = self.journal.recorder.send(self.process, [(partition_name(key), value) for value in values])
                 if (yield from self._until_acknowledged(key, values, sequences.get(key, 0), operation)):
                     sequences[key] = sequences.get(key, 0) + len(values)
                     operation.ok()
@@ -129,7 +124,7 @@ class KeyedProducer(_KeyedRecords):
             return
         end = answer.topics[0].partitions[0].offset
         if end <= self._last_offset:
-            self.deeds.wonder(f"{self.name}: {key} ends at {end}, and {self._last_offset} was acknowledged")
+            self.journal.wonder(f"{self.name}: {key} ends at {end}, and {self._last_offset} was acknowledged")
 
     def _until_acknowledged(
         self, key: TopicPartition, values: list[str], sequence: int, operation: RecordedOperation
@@ -151,7 +146,7 @@ class KeyedProducer(_KeyedRecords):
                     return False
                 if data.error_code not in RETRIABLE:
                     name = ErrorCode(data.error_code).name
-                    self.deeds.wonder(f"{self.name}: {values[0]} to {key} refused with {name}: {data.error_message}")
+                    self.journal.wonder(f"{self.name}: {values[0]} to {key} refused with {name}: {data.error_message}")
                     return False
             yield Sleep(self.source.randint(1, 2 * RETRY_MS))
 
@@ -163,7 +158,7 @@ class KeyedTransactions(_KeyedRecords, TransactionalProducer):
         super().__init__(*arguments, protocol=2, outputs=[], source_partition=None, **producer)
         self.topics = topics
 
-    def _transact(self) -> Steps[Verdict]:
+    def transact(self) -> Steps[Verdict]:
         places = self.topics.places()
         if not places or self.source.random() < 0.2:
             yield from look_up(self.topics)
@@ -172,13 +167,13 @@ class KeyedTransactions(_KeyedRecords, TransactionalProducer):
         if not self.outputs:
             yield Sleep(RETRY_MS)
             return Verdict.FINE
-        return (yield from super()._transact())
+        return (yield from super().transact())
 
     def _new_value(self) -> str:
         return self._keyed_value()
 
     def _transactional_batch(self, key: TopicPartition, sends: list[tuple[int, str]]) -> bytearray:
-        return self._keyed_batch([value for _, value in sends], self._sequence(*key), is_transactional=True)
+        return self._keyed_batch([value for _, value in sends], self.next_sequence(*key), is_transactional=True)
 
     def _produce(self, batches: dict[TopicPartition, bytearray]) -> Request:
         return requests.produce_by_id(batches, self.topics.ids, self.transactional_id, -1)
@@ -196,17 +191,17 @@ class KeyedTransactions(_KeyedRecords, TransactionalProducer):
 class KeyedReader(ClientProcess):
     """Follows every partition there is."""
 
-    def __init__(self, *arguments: Any, topics: AdministeredTopics, is_committed: bool, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, topics: AdministeredTopics, is_committed: bool, journal: ClientJournal) -> None:
         super().__init__(*arguments)
         self.topics = topics
         self.is_committed = is_committed
-        self.deeds = deeds
+        self.journal = journal
         self._offsets: dict[TopicPartition, int] = {}
 
     def run(self) -> Steps[None]:
         self._offsets = {}
         isolation = READ_COMMITTED if self.is_committed else READ_UNCOMMITTED
-        self.deeds.recorder.assign(self.name)
+        self.journal.recorder.assign(self.name)
         looked_ms = -LOOK_EVERY_MS
         while True:
             now_ms = self.scheduler.clock.monotonic_ms()
@@ -218,7 +213,7 @@ class KeyedReader(ClientProcess):
             if not places:
                 yield Sleep(RETRY_MS)
                 continue
-            operation = self.deeds.recorder.poll(self.name, isolation)
+            operation = self.journal.recorder.poll(self.name, isolation)
             answer = yield requests.fetch_by_id(
                 self._offsets,
                 self.topics.ids,
@@ -249,7 +244,7 @@ class KeyedReader(ClientProcess):
         code = data.error_code
         if code in GONE:
             if key[0] not in self.topics.deletion_asked:
-                self.deeds.wonder(f"{self.name} reads {key}: gone, and nobody has deleted it")
+                self.journal.wonder(f"{self.name} reads {key}: gone, and nobody has deleted it")
             if self.topics.current.get(name_of(key[0])) == key[0]:
                 self.topics.missing(name_of(key[0]))
             return
@@ -258,12 +253,12 @@ class KeyedReader(ClientProcess):
             return
         if code:
             if code not in RETRIABLE:
-                self.deeds.wonder(f"{self.name} reads {key} at {self._offsets[key]}: {ErrorCode(code).name}")
+                self.journal.wonder(f"{self.name} reads {key} at {self._offsets[key]}: {ErrorCode(code).name}")
             return
         try:
             records, next_offset = committed_records(data, self._offsets[key], is_committed=self.is_committed)
         except CorruptBatch as error:
-            self.deeds.wonder(f"{self.name} was served a corrupt batch of {key} {error}")
+            self.journal.wonder(f"{self.name} was served a corrupt batch of {key} {error}")
             return
         if records:
             polled[partition_name(key)] = records
@@ -277,16 +272,16 @@ class KeyedReader(ClientProcess):
         data = answer.topics[0].partitions[0]
         if not data.error_code and key in self._offsets:
             self._offsets[key] = data.offset
-            self.deeds.recorder.assign(self.name)
+            self.journal.recorder.assign(self.name)
 
 
 class FinalSurvey(ClientProcess):
     """Reads everything that is left of the topics when all has come to rest."""
 
-    def __init__(self, *arguments: Any, topics: AdministeredTopics, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, topics: AdministeredTopics, journal: ClientJournal) -> None:
         super().__init__(*arguments)
         self.topics = topics
-        self.deeds = deeds
+        self.journal = journal
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {}
@@ -312,7 +307,7 @@ class FinalSurvey(ClientProcess):
         }
         for isolation, is_committed in ((READ_COMMITTED, True), (READ_UNCOMMITTED, False)):
             starts = {partition_name(key): start for key, start in self.starts.items()}
-            operation = self.deeds.recorder.final_read(self.name, starts, isolation)
+            operation = self.journal.recorder.final_read(self.name, starts, isolation)
             if thinned:
                 operation.thinned(thinned)
             found: dict[TopicPartition, list[tuple[int, str]]] = {}

@@ -16,9 +16,9 @@ from fencepost.simulation.administered_topics import (
     AdministeredTopics,
     TopicPlan,
 )
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
-from fencepost.simulation.deeds import Deeds, partition_name
-from fencepost.simulation.producers import Producer
+from fencepost.simulation.idempotent_producers import Producer
 from fencepost.simulation.requests import TopicPartition
 from fencepost.wire.acls import AclBinding, AclOperation, AclPermissionType, ResourcePattern, ResourceType
 from fencepost.wire.catalog import ApiKey
@@ -32,12 +32,11 @@ TO_HIGH_WATERMARK = -1
 class Administrator(ClientProcess):
     """Lists and describes transactions, and now and then fences a transactional id."""
 
-    def __init__(self, *arguments: Any, transactional_ids: list[str], timeout_ms: int, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, transactional_ids: list[str], timeout_ms: int, journal: ClientJournal) -> None:
         super().__init__(*arguments)
         self.transactional_ids = transactional_ids
         self.timeout_ms = timeout_ms
-        self.deeds = deeds
-        self.fencings = 0
+        self.journal = journal
 
     def run(self) -> Steps[None]:
         while True:
@@ -57,16 +56,15 @@ class Administrator(ClientProcess):
         for state in () if answer is None else answer.transaction_states:
             if state.error_code and state.error_code not in RETRIABLE | _NOT_THERE:
                 name = ErrorCode(state.error_code).name
-                self.deeds.wonder(f"{self.name}: {state.transactional_id} described with {name}")
+                self.journal.wonder(f"{self.name}: {state.transactional_id} described with {name}")
 
     def _fence(self, transactional_id: str) -> Steps[None]:
         """As the AdminClient's fenceProducers does."""
-        operation = self.deeds.recorder.init(self.name, transactional_id)
+        operation = self.journal.recorder.init(self.name, transactional_id)
         for _ in range(5):
             answer = yield requests.init_producer_id(transactional_id, self.timeout_ms)
             if answer is not None and answer.error_code == 0:
-                self.fencings += 1
-                self.deeds.handed_out((answer.producer_id, answer.producer_epoch), self.name)
+                self.journal.handed_out((answer.producer_id, answer.producer_epoch), self.name)
                 operation.ok()
                 return
             yield Sleep(RETRY_MS)
@@ -79,10 +77,10 @@ class Administrator(ClientProcess):
 class _TopicOffice(ClientProcess):
     """How topics are created, deleted, widened, trimmed and set."""
 
-    def __init__(self, *arguments: Any, topics: AdministeredTopics, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, topics: AdministeredTopics, journal: ClientJournal) -> None:
         super().__init__(*arguments)
         self.topics = topics
-        self.deeds = deeds
+        self.journal = journal
 
     def _judged(self, what: str, code: int, expected: frozenset[ErrorCode]) -> bool:
         """Whether it was done."""
@@ -90,7 +88,7 @@ class _TopicOffice(ClientProcess):
             self.topics.done[what] += 1
             return True
         if code not in RETRIABLE and code not in expected:
-            self.deeds.wonder(f"{self.name}: {what} answered {ErrorCode(code).name}")
+            self.journal.wonder(f"{self.name}: {what} answered {ErrorCode(code).name}")
         return False
 
     def _create(self, plan: TopicPlan, settings: dict[str, str]) -> Steps[bool]:
@@ -149,7 +147,7 @@ class _TopicOffice(ClientProcess):
         expected = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.POLICY_VIOLATION, *_missing_codes(plan)})
         if self._judged("delete-records", data.error_code, expected):
             if offset != TO_HIGH_WATERMARK and data.low_watermark < offset:
-                self.deeds.wonder(f"{self.name}: records of {key} deleted before {offset} leave {data.low_watermark}")
+                self.journal.wonder(f"{self.name}: records of {key} deleted before {offset} leave {data.low_watermark}")
             if not plan.may_go:
                 place = (label, key[1])
                 self.topics.trim_done[place] = max(self.topics.trim_done.get(place, 0), data.low_watermark)
@@ -292,11 +290,11 @@ class AccessAdministrator(ClientProcess):
         _rule(AclOperation.WRITE, AclPermissionType.DENY),
     )
 
-    def __init__(self, *arguments: Any, rules: AccessRules, topics: AdministeredTopics, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, rules: AccessRules, topics: AdministeredTopics, journal: ClientJournal) -> None:
         super().__init__(*arguments)
         self.rules = rules
         self.topics = topics
-        self.deeds = deeds
+        self.journal = journal
 
     def run(self) -> Steps[None]:
         while True:
@@ -313,28 +311,23 @@ class AccessAdministrator(ClientProcess):
                 self.topics.done["access"] += 1
             for code in codes:
                 if code and code not in RETRIABLE:
-                    self.deeds.wonder(f"{self.name}: access rules answered {ErrorCode(code).name}")
+                    self.journal.wonder(f"{self.name}: access rules answered {ErrorCode(code).name}")
 
 
 class GuardedProducer(Producer):
     """Writes where it may; what is denied is sent again until it is allowed."""
 
-    def __init__(self, *arguments: Any, rules: AccessRules, deeds: Deeds) -> None:
-        super().__init__(*arguments, deeds=deeds)
+    def __init__(self, *arguments: Any, rules: AccessRules, journal: ClientJournal) -> None:
+        super().__init__(*arguments, journal=journal)
         self.rules = rules
 
     def run(self) -> Steps[None]:
         self.starts += 1
-        while True:
-            answer = yield requests.init_producer_id(None, 0)
-            if answer is not None and not answer.error_code:
-                break
-            yield Sleep(RETRY_MS)
-        self._got_pair(answer.producer_id, answer.producer_epoch)
+        yield from self.become_producer()
         sequence = 0
         while True:
-            value = self._value()
-            operation = self.deeds.recorder.send(self.process, [(partition_name(GUARDED), value)])
+            value = self.next_value()
+            operation = self.journal.recorder.send(self.process, [(partition_name(GUARDED), value)])
             while (offset := (yield from self._try(value, sequence))) is None:
                 yield Sleep(self.source.choice((40, 200)))
             operation.sent(0, offset)
@@ -346,7 +339,7 @@ class GuardedProducer(Producer):
         """The offset, if it was written."""
         rules = self.rules
         changes, was_denied = rules.changes, rules.is_denied
-        batch = self._batch([value], sequence, is_transactional=False)
+        batch = self.batch_of([value], sequence, is_transactional=False)
         answer = yield requests.produce({GUARDED: batch}, 9, None)
         if answer is None:
             return None
@@ -354,9 +347,9 @@ class GuardedProducer(Producer):
         is_refused = data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if was_denied is not None and changes == rules.changes:
             if is_refused and not was_denied:
-                self.deeds.wonder(f"{self.name}: {value} is denied although no rule says so")
+                self.journal.wonder(f"{self.name}: {value} is denied although no rule says so")
             if was_denied and not data.error_code:
-                self.deeds.wonder(f"{self.name}: {value} was written although a rule denies it")
+                self.journal.wonder(f"{self.name}: {value} was written although a rule denies it")
         if data.error_code and not is_refused and data.error_code not in RETRIABLE:
-            self.deeds.wonder(f"{self.name}: {value} refused with {ErrorCode(data.error_code).name}")
+            self.journal.wonder(f"{self.name}: {value} refused with {ErrorCode(data.error_code).name}")
         return None if data.error_code else int(data.base_offset)

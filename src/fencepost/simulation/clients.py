@@ -7,6 +7,7 @@ event loop of a real client is nothing but this.
 
 import random
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.simulation.network import Link, Network
@@ -76,7 +77,7 @@ class ClientProcess:
         self._is_single = True
         self._timer: SimulatedTimer | None = None
         self._stashed: list[Any] = []
-        self.when_ended: Callable[[ClientProcess], None] = lambda client: None
+        self._when_ended: Callable[[ClientProcess], None] = lambda client: None
 
     def run(self) -> Steps[None]:
         raise NotImplementedError
@@ -87,6 +88,10 @@ class ClientProcess:
         self.is_ended = False
         self._steps = self.run()
         self._go_on(None)
+
+    def supervise(self, when_ended: "Callable[[ClientProcess], None]") -> None:
+        """Called with the process when it has ended, by itself or killed."""
+        self._when_ended = when_ended
 
     def kill(self) -> None:
         """What it has sent is sent."""
@@ -109,7 +114,7 @@ class ClientProcess:
 
     def _over(self) -> None:
         self.is_ended = True
-        self.when_ended(self)
+        self._when_ended(self)
 
     # Waiting
 
@@ -143,8 +148,7 @@ class ClientProcess:
             if link is None:
                 self._timer = self.scheduler.call_later(RETRY_MS, self._deliver)
                 return
-            link.on_frame = lambda frame, link=link: self._on_frame(link, frame)  # type: ignore[misc]
-            link.on_closed = lambda link=link: self._on_closed(link)  # type: ignore[misc]
+            link.listen(partial(self._on_frame, link), partial(self._on_closed, link))
         self._timer = self.scheduler.call_later(REQUEST_TIMEOUT_MS, self._on_timeout)
         for at, request in enumerate(requests):
             self._correlation_id += 1

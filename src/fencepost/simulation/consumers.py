@@ -3,8 +3,8 @@
 from typing import Any
 
 from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Sleep, Steps
-from fencepost.simulation.deeds import Deeds, partition_name
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
 from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
 from fencepost.wire.errors import ErrorCode
@@ -59,18 +59,20 @@ def _text(record: Record) -> str:
 class Reader(ClientProcess):
     """Follows some partitions, and begins again at the start now and then."""
 
-    def __init__(self, *arguments: Any, partitions: list[TopicPartition], is_committed: bool, deeds: Deeds) -> None:
+    def __init__(
+        self, *arguments: Any, partitions: list[TopicPartition], is_committed: bool, journal: ClientJournal
+    ) -> None:
         super().__init__(*arguments)
         self.partitions = partitions
         self.is_committed = is_committed
-        self.deeds = deeds
+        self.journal = journal
 
     def run(self) -> Steps[None]:
         offsets = dict.fromkeys(self.partitions, 0)
         isolation = READ_COMMITTED if self.is_committed else READ_UNCOMMITTED
-        self.deeds.recorder.assign(self.name)
+        self.journal.recorder.assign(self.name)
         while True:
-            operation = self.deeds.recorder.poll(self.name, isolation)
+            operation = self.journal.recorder.poll(self.name, isolation)
             wait_ms = self.source.choice((0, POLL_WAIT_MS, 3 * POLL_WAIT_MS))
             answer = yield fetch(
                 offsets,
@@ -88,7 +90,7 @@ class Reader(ClientProcess):
             yield Sleep(self.source.choice((20, 120, 350)))
             if self.source.random() < 0.004:
                 offsets = dict.fromkeys(self.partitions, 0)
-                self.deeds.recorder.assign(self.name)
+                self.journal.recorder.assign(self.name)
 
     def _take(
         self,
@@ -100,12 +102,12 @@ class Reader(ClientProcess):
         if data.error_code:
             if data.error_code not in RETRIABLE:
                 name = ErrorCode(data.error_code).name
-                self.deeds.wonder(f"{self.name} reads {key} at {offsets[key]}: {name}")
+                self.journal.wonder(f"{self.name} reads {key} at {offsets[key]}: {name}")
             return
         try:
             records, next_offset = committed_records(data, offsets[key], is_committed=self.is_committed)
         except CorruptBatch as error:
-            self.deeds.wonder(f"{self.name} was served a corrupt batch of {key} {error}")
+            self.journal.wonder(f"{self.name} was served a corrupt batch of {key} {error}")
             return
         if records:
             polled[partition_name(key)] = records
@@ -120,12 +122,12 @@ class FinalReader(ClientProcess):
         *arguments: Any,
         partitions: list[TopicPartition],
         groups: list[tuple[str, TopicPartition]],
-        deeds: Deeds,
+        journal: ClientJournal,
     ) -> None:
         super().__init__(*arguments)
         self.partitions = partitions
         self.groups = groups
-        self.deeds = deeds
+        self.journal = journal
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
         self.uncommitted: dict[TopicPartition, list[tuple[int, str]]] = {key: [] for key in partitions}
         self.positions: dict[tuple[str, TopicPartition], int] = {}
@@ -140,7 +142,7 @@ class FinalReader(ClientProcess):
             (self.committed, True, READ_COMMITTED),
             (self.uncommitted, False, READ_UNCOMMITTED),
         ):
-            operation = self.deeds.recorder.final_read(self.name, names, isolation)
+            operation = self.journal.recorder.final_read(self.name, names, isolation)
             for key in self.partitions:
                 yield from self._read(key, found[key], is_committed)
             operation.polled({partition_name(key): records for key, records in found.items()})
@@ -148,7 +150,7 @@ class FinalReader(ClientProcess):
         self.is_done = True
 
     def _position(self, group: str, key: TopicPartition) -> Steps[None]:
-        operation = self.deeds.recorder.fetch_offsets(self.name)
+        operation = self.journal.recorder.fetch_offsets(self.name)
         for _ in range(FINAL_TRIES_MAX):
             answer = yield offset_fetch(group, key)
             if answer is not None:

@@ -10,7 +10,7 @@ import enum
 import errno
 import os.path
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fencepost.ports import Buffer
 
@@ -257,6 +257,39 @@ class SimulatedDisk:
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return found
+
+    # Faults
+
+    def leave_room(self, room_bytes: int) -> None:
+        """The disk is full after so many bytes more."""
+        self.capacity_bytes = self.used_bytes() + room_bytes
+
+    def make_room(self) -> None:
+        self.capacity_bytes = None
+
+    def call_off_faults(self) -> None:
+        """No write and no sync fails, and there is room."""
+        self.make_room()
+        self._failing_syncs.clear()
+        self._failing_writes.clear()
+
+    def set_time(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def take_away(self, path: str) -> Callable[[], None]:
+        """Remove a file or a whole directory, as somebody else would, for good. The call that is returned undoes it."""
+        parent, name = self._parent(path)
+        entry, durable = parent.entries.pop(name), parent.durable.pop(name, None)
+        parent.pending = [names for names in parent.pending if name not in names]
+
+        def put_back() -> None:
+            parent.entries[name] = entry
+            if durable is not None:
+                parent.durable[name] = durable
+
+        return put_back
+
+    # Names
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
         parent, name = os.path.split(path)

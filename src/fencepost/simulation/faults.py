@@ -152,7 +152,7 @@ def _pause(world: "World", kind: Fault) -> bool:
     process = world.machine.process
     if process is None or process.is_paused:
         return False
-    process.is_paused = True
+    process.pause()
     world.later(world.source.choice((100, 700, 3_000, 6_000)), process.resume)
     return True
 
@@ -171,13 +171,8 @@ def _write_eio(world: "World", kind: Fault) -> bool:
 
 
 def _enospc(world: "World", kind: Fault) -> bool:
-    disk = world.disk
-    disk.capacity_bytes = disk.used_bytes() + world.source.choice((0, 100, 600, 4_000))
-
-    def make_room() -> None:
-        disk.capacity_bytes = None
-
-    world.later(world.source.choice((300, 1_000, 2_500)), make_room)
+    world.disk.leave_room(world.source.choice((0, 100, 600, 4_000)))
+    world.later(world.source.choice((300, 1_000, 2_500)), world.disk.make_room)
     return False
 
 
@@ -186,12 +181,8 @@ def _slow_sync(world: "World", kind: Fault) -> bool:
     usual_ms = machine.sync_ms
     if machine.process is None or usual_ms > world.SYNC_MS:
         return False
-    machine.sync_ms = machine.flusher.sync_ms = world.source.choice((40, 300, 1_200))
-
-    def quick_again() -> None:
-        machine.sync_ms = machine.flusher.sync_ms = usual_ms
-
-    world.later(world.source.choice((500, 2_500)), quick_again)
+    machine.set_sync_ms(world.source.choice((40, 300, 1_200)))
+    world.later(world.source.choice((500, 2_500)), lambda: machine.set_sync_ms(usual_ms))
     return True
 
 
@@ -212,7 +203,7 @@ def _bit_flip(world: "World", kind: Fault) -> bool:
     world.disk.flip_bit(segment.log_path, position, bit)
     damaged = segment.file.read(found.position, found.header.size_bytes)
     if verify_crc(damaged, 0, found.header):
-        world.deeds.findings.append(f"unnoticed-damage: a bit at {position} of {segment.log_path} flips")
+        world.journal.findings.append(f"unnoticed-damage: a bit at {position} of {segment.log_path} flips")
     # Repaired, as from a replica: a single broker cannot make the record up again.
     world.disk.flip_bit(segment.log_path, position, bit)
     return True
@@ -250,12 +241,8 @@ def _net_delay(world: "World", kind: Fault) -> bool:
     network = world.network
     if network.delay_max_ms > world.DELAY_MAX_MS:
         return False
-    network.delay_max_ms = world.source.choice((20, 100, 400))
-
-    def quick_again() -> None:
-        network.delay_max_ms = world.DELAY_MAX_MS
-
-    world.later(world.source.choice((500, 2_000)), quick_again)
+    network.set_delay(world.source.choice((20, 100, 400)))
+    world.later(world.source.choice((500, 2_000)), lambda: network.set_delay(world.DELAY_MAX_MS))
     return True
 
 
@@ -284,7 +271,7 @@ def _net_hold(world: "World", kind: Fault) -> bool:
 
 
 def _net_duplicate(world: "World", kind: Fault) -> bool:
-    world.network.duplicates_wanted += world.source.randint(1, 5)
+    world.network.duplicate(world.source.randint(1, 5))
     return False
 
 
@@ -334,13 +321,8 @@ def _crowded_disk(world: "World", kind: Fault) -> bool:
     """Hardly any room left, and somebody creates topics."""
     if world.machine.process is None:
         return False
-    disk = world.disk
-    disk.capacity_bytes = disk.used_bytes() + world.source.choice((0, 50, 200, 700, 2_000))
-
-    def make_room() -> None:
-        disk.capacity_bytes = None
-
-    world.later(world.source.choice((500, 1_500)), make_room)
+    world.disk.leave_room(world.source.choice((0, 50, 200, 700, 2_000)))
+    world.later(world.source.choice((500, 1_500)), world.disk.make_room)
     world.build()
     return True
 

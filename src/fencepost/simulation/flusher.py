@@ -20,6 +20,9 @@ class SimulatedFlusher:
         self.requests = 0
         self.running = 0
 
+    def set_sync_ms(self, sync_ms: int) -> None:
+        self.sync_ms = sync_ms
+
     def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None:
         self.requests += 1
         self.running += 1

@@ -33,6 +33,14 @@ class FragileDisk(SimulatedDisk):
         """Call back after the next write to such a path."""
         self._watched = (path_part, notify)
 
+    def die_after(self, operations: int | None, path_parts: tuple[str, ...] = ()) -> None:
+        """Have the machine die after so many operations, or after so many on paths with one of these parts."""
+        self.left, self.fatal_parts = operations, path_parts
+
+    def live_on(self) -> None:
+        """A death that was planned is called off."""
+        self.left, self.fatal_parts = None, ()
+
     def _count(self, path: str) -> None:
         self.operations += 1
         if self.left is not None and (not self.fatal_parts or any(part in path for part in self.fatal_parts)):
@@ -95,12 +103,9 @@ class FragileDisk(SimulatedDisk):
 
     def mend(self) -> None:
         """Every fault that is armed and has not happened is called off."""
-        self.left = None
-        self.fatal_parts = ()
+        self.live_on()
         self._watched = None
-        self.capacity_bytes = None
-        self._failing_syncs.clear()
-        self._failing_writes.clear()
+        self.call_off_faults()
 
     def rename(self, source: str, target: str) -> None:
         self._count(source)
@@ -115,20 +120,7 @@ class FragileDisk(SimulatedDisk):
             self._count(path)
         super().make_directory(path)
 
-    # Files that vanish
-
-    def take_away(self, path: str) -> Callable[[], None]:
-        """Remove a file or a whole directory, as somebody else would, for good. The call that is returned undoes it."""
-        parent, name = self._parent(path)
-        entry, durable = parent.entries.pop(name), parent.durable.pop(name, None)
-        parent.pending = [names for names in parent.pending if name not in names]
-
-        def put_back() -> None:
-            parent.entries[name] = entry
-            if durable is not None:
-                parent.durable[name] = durable
-
-        return put_back
+    # Files that shrink
 
     def cut_short(self, path: str, size: int) -> None:
         """In what is seen and in what would survive."""

@@ -80,6 +80,10 @@ class Invariants:
 
     # Restarts
 
+    def excuse(self, partitions: frozenset[tuple[str, int]]) -> None:
+        """Of these partitions files are missing: their logs are not judged."""
+        self.excused = partitions
+
     def started(self, node: Node) -> None:
         """A broker has opened its logs: nothing that could be read may be gone."""
         self._node = node

@@ -42,7 +42,7 @@ class GroupMember(TransactionalProducer):
         self.starts += 1
         self.has_pair = False
         self._member_id = ""
-        while (yield from self._init()):
+        while (yield from self.take_over_id()):
             verdict = Verdict.FINE
             while verdict in (Verdict.FINE, Verdict.ABORT):
                 verdict = yield from self._take_part()
@@ -58,14 +58,14 @@ class GroupMember(TransactionalProducer):
         self.generations += 1
         self._positions.clear()
         for self.input in assigned:
-            if not (yield from self._find_position()):
+            if not (yield from self.find_position()):
                 return Verdict.FINE
             self._positions[self.input] = self.position
         while (yield from self._is_alive()):
             if assigned:
                 self.input = self.source.choice(assigned)
                 self.position = self._positions[self.input]
-                verdict = yield from self._transact()
+                verdict = yield from self.transact()
                 self._positions[self.input] = self.position
                 if verdict is not Verdict.FINE:
                     return verdict
@@ -111,7 +111,7 @@ class GroupMember(TransactionalProducer):
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
         if code not in _LEFT_BEHIND and code not in RETRIABLE:
-            self._wonder(what, code)
+            self.wonder(what, code)
 
     # Within a transaction
 
@@ -121,7 +121,8 @@ class GroupMember(TransactionalProducer):
 
     def _offset_commit(self, key: TopicPartition, offset: int) -> Request:
         request = super()._offset_commit(key, offset)
-        request.message.member_id, request.message.generation_id = self._member_id, self._generation_id
+        message = request.message
+        message.member_id, message.generation_id = self._member_id, self._generation_id  # reach: a message of the wire
         return request
 
     def _trouble(self, operation: str, code: ErrorCode) -> Verdict:

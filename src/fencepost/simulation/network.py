@@ -48,6 +48,22 @@ class Network:
         self.on_request: Callable[[ApiKey], None] = lambda api: None
         self._number = 0
 
+    def set_delay(self, delay_max_ms: int) -> None:
+        """Frames take up to so long from now on."""
+        self.delay_max_ms = delay_max_ms
+
+    def duplicate(self, count: int) -> None:
+        """So many more of the frames that come arrive twice."""
+        self.duplicates_wanted += count
+
+    def heal(self, delay_max_ms: int) -> None:
+        self.delay_max_ms = delay_max_ms
+        self.duplicates_wanted = 0
+
+    def watch_requests(self, on_request: Callable[[ApiKey], None]) -> None:
+        """Called with every request that reaches the broker."""
+        self.on_request = on_request
+
     def connect(self, client: str) -> "Link | None":
         """A new connection, or None: nobody listens."""
         process = self.machine.process
@@ -112,6 +128,10 @@ class Link:
         self._is_served = True
 
     # The client's end
+
+    def listen(self, on_frame: Callable[[memoryview], None], on_closed: Callable[[], None]) -> None:
+        """What the client's end does with a frame, and when the connection is closed."""
+        self.on_frame, self.on_closed = on_frame, on_closed
 
     def send(self, frame: bytes) -> None:
         """A request without its length."""

@@ -81,6 +81,12 @@ class SimulatedNode:
         self.watch(self.node)
         self.node.start()
 
+    def set_sync_ms(self, sync_ms: int) -> None:
+        """How long a sync takes from now on."""
+        self.sync_ms = sync_ms
+        if self.process is not None:
+            self.flusher.set_sync_ms(sync_ms)
+
     def watch(self, node: Node) -> None:
         """Called with every new broker before it starts; for those who listen to its events."""
 
@@ -109,7 +115,7 @@ class SimulatedNode:
 
     def _die(self) -> None:
         if self._process is not None:
-            self._process.is_alive = False
+            self._process.end()
             self._process = None
 
     def _disconnect(self) -> None:

@@ -10,12 +10,12 @@ from fencepost.simulation.administrators import (
     GuardedProducer,
     TopicAdministrator,
 )
+from fencepost.simulation.client_journal import ClientJournal
 from fencepost.simulation.clients import ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import Reader
-from fencepost.simulation.deeds import Deeds
+from fencepost.simulation.idempotent_producers import IdempotentProducer
 from fencepost.simulation.members import GroupMember
 from fencepost.simulation.network import Network
-from fencepost.simulation.producers import IdempotentProducer
 from fencepost.simulation.requests import TopicPartition
 from fencepost.simulation.scheduler import SimulatedScheduler
 from fencepost.simulation.transactional_producers import TransactionalProducer
@@ -32,20 +32,21 @@ Surroundings = tuple[SimulatedScheduler, Network, int]
 
 
 def everybody(
-    world: Surroundings, deeds: Deeds, topics: AdministeredTopics, *, with_access_rules: bool
+    world: Surroundings, journal: ClientJournal, topics: AdministeredTopics, *, with_access_rules: bool
 ) -> list[ClientProcess]:
     def transactional(
         name: str, of: str, protocol: int, outputs: list[TopicPartition], source: TopicPartition | None = None
     ) -> TransactionalProducer:
         return TransactionalProducer(
             name, *world, transactional_id=of, protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=outputs,
-            source_partition=source, deeds=deeds,
+            source_partition=source, journal=journal,
         )  # fmt: skip
 
     def member(name: str, protocol: int) -> GroupMember:
         return GroupMember(
             name, *world, group="team", sources=[("input", 0), ("input", 1)], transactional_id=f"member-{name}",
-            protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[("copies", 1), ("ledger", 1)], deeds=deeds,
+            protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[("copies", 1), ("ledger", 1)],
+            journal=journal,
         )  # fmt: skip
 
     copier = transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0))
@@ -60,46 +61,48 @@ def everybody(
     producers = [copier, *others, writer]
     ids = [producer.transactional_id for producer in producers]
     keyed = KeyedTransactions(
-        "kt", *world, transactional_id="keyed", timeout_ms=TRANSACTION_TIMEOUT_MS, topics=topics, deeds=deeds
+        "kt", *world, transactional_id="keyed", timeout_ms=TRANSACTION_TIMEOUT_MS, topics=topics, journal=journal
     )
     ids.append(keyed.transactional_id)
     rules = AccessRules()
     access: list[ClientProcess] = [
-        AccessAdministrator("rules", *world, rules=rules, topics=topics, deeds=deeds),
-        GuardedProducer("pg", *world, rules=rules, deeds=deeds),
+        AccessAdministrator("rules", *world, rules=rules, topics=topics, journal=journal),
+        GuardedProducer("pg", *world, rules=rules, journal=journal),
     ]
     return [
-        IdempotentProducer("p0", *world, target=("input", 0), deeds=deeds),
-        IdempotentProducer("p1", *world, target=("input", 1), deeds=deeds),
+        IdempotentProducer("p0", *world, target=("input", 0), journal=journal),
+        IdempotentProducer("p1", *world, target=("input", 1), journal=journal),
         *producers,
-        Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, deeds=deeds),
-        Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, deeds=deeds),
-        Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, deeds=deeds),
-        TopicAdministrator("topics", *world, others=UNGUARDED, topics=topics, deeds=deeds),
-        KeyedProducer("k0", *world, topics=topics, deeds=deeds),
-        KeyedProducer("k1", *world, topics=topics, deeds=deeds),
+        Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, journal=journal),
+        Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, journal=journal),
+        Administrator("admin", *world, transactional_ids=ids, timeout_ms=TRANSACTION_TIMEOUT_MS, journal=journal),
+        TopicAdministrator("topics", *world, others=UNGUARDED, topics=topics, journal=journal),
+        KeyedProducer("k0", *world, topics=topics, journal=journal),
+        KeyedProducer("k1", *world, topics=topics, journal=journal),
         keyed,
-        KeyedReader("kc", *world, topics=topics, is_committed=True, deeds=deeds),
-        KeyedReader("ku", *world, topics=topics, is_committed=False, deeds=deeds),
+        KeyedReader("kc", *world, topics=topics, is_committed=True, journal=journal),
+        KeyedReader("ku", *world, topics=topics, is_committed=False, journal=journal),
         *(access if with_access_rules else ()),
     ]
 
 
-def twin_of(original: TransactionalProducer, name: str, world: Surroundings, deeds: Deeds) -> TransactionalProducer:
+def twin_of(
+    original: TransactionalProducer, name: str, world: Surroundings, journal: ClientJournal
+) -> TransactionalProducer:
     """A second process with the same transactional id."""
     if isinstance(original, KeyedTransactions):
         return KeyedTransactions(
             name, *world, transactional_id=original.transactional_id, timeout_ms=original.timeout_ms,
-            topics=original.topics, deeds=deeds,
+            topics=original.topics, journal=journal,
         )  # fmt: skip
     if isinstance(original, GroupMember):
         return GroupMember(
             name, *world, group=original.group, sources=original.sources, transactional_id=original.transactional_id,
-            protocol=original.protocol, timeout_ms=original.timeout_ms, outputs=original.outputs, deeds=deeds,
+            protocol=original.protocol, timeout_ms=original.timeout_ms, outputs=original.outputs, journal=journal,
         )  # fmt: skip
     return TransactionalProducer(
         name, *world, transactional_id=original.transactional_id, protocol=original.protocol,
-        timeout_ms=original.timeout_ms, outputs=original.outputs, source_partition=original.input, deeds=deeds,
+        timeout_ms=original.timeout_ms, outputs=original.outputs, source_partition=original.input, journal=journal,
     )  # fmt: skip
 
 

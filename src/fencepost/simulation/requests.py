@@ -198,7 +198,7 @@ def fetch_by_id(
 ) -> Request:
     request = fetch(dict(offsets), is_committed=is_committed, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
     for topic in request.message.topics:
-        topic.topic_id, topic.topic = ids[topic.topic], ""
+        topic.topic_id, topic.topic = ids[topic.topic], ""  # reach: a message of the wire
     return Request(ApiKey.FETCH, 13, request.message)
 
 

@@ -54,7 +54,7 @@ def run_seed(
     try:
         anomalies = world.run()
     except Exception:
-        anomalies = [f"exception: {traceback.format_exc()}", *world.deeds.findings]
+        anomalies = [f"exception: {traceback.format_exc()}", *world.journal.findings]
     finally:
         if was_collecting:
             gc.enable()
@@ -64,7 +64,7 @@ def run_seed(
             file.writelines(f"{line}\n" for line in world.trace.lines)
     if history_file is not None:
         with JsonLines(history_file) as sink:
-            for event in world.deeds.events:
+            for event in world.journal.events:
                 sink(event)
     return Result(
         seed,
@@ -76,7 +76,7 @@ def run_seed(
         world.calls,
         world.restarts,
         world.network.late_frames,
-        {outcome.value: world.deeds.transactions[outcome] for outcome in Outcome},
+        {outcome.value: world.journal.transactions[outcome] for outcome in Outcome},
         {kind.value: world.hits[kind] for kind in Fault},
         {deed: world.topics.done[deed] for deed in DEEDS},
         world.scheduler.clock.monotonic_ms(),

@@ -104,6 +104,14 @@ class ProcessScheduler:
     def call_when_quiet(self, callback: Callback, /) -> SimulatedTimer:
         return self._timer(self._scheduler.call_when_quiet, callback)
 
+    def pause(self) -> None:
+        """As SIGSTOP does."""
+        self.is_paused = True
+
+    def end(self) -> None:
+        """Nothing that it planned happens any more."""
+        self.is_alive = False
+
     def resume(self) -> None:
         self.is_paused = False
         self._scheduler.call_soon(self._catch_up)

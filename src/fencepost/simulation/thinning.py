@@ -11,7 +11,7 @@ from fencepost.history.operations import Outcome, Send
 from fencepost.history.reading import History
 from fencepost.simulation.administered_clients import FinalSurvey, is_tombstone
 from fencepost.simulation.administered_topics import AdministeredTopics, key_of, name_of, plan_of
-from fencepost.simulation.deeds import partition_name
+from fencepost.simulation.client_journal import partition_name
 from fencepost.simulation.requests import TopicPartition
 
 

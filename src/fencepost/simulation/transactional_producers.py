@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from fencepost.history.operations import Outcome
 from fencepost.history.recording import RecordedOperation
 from fencepost.simulation import requests
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import FENCED, RETRIABLE, RETRY_MS, Request, Sleep, Steps
 from fencepost.simulation.consumers import CorruptBatch, committed_records
-from fencepost.simulation.deeds import Deeds, partition_name
-from fencepost.simulation.producers import Producer
+from fencepost.simulation.idempotent_producers import Producer
 from fencepost.simulation.requests import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -50,9 +50,9 @@ class TransactionalProducer(Producer):
         timeout_ms: int,
         outputs: list[TopicPartition],
         source_partition: TopicPartition | None,
-        deeds: Deeds,
+        journal: ClientJournal,
     ) -> None:
-        super().__init__(*arguments, deeds=deeds)
+        super().__init__(*arguments, journal=journal)
         self.transactional_id = transactional_id
         self.protocol = protocol
         self.timeout_ms = timeout_ms
@@ -72,12 +72,12 @@ class TransactionalProducer(Producer):
         self.starts += 1
         self.has_pair = False
         while True:
-            if not (yield from self._init()):
+            if not (yield from self.take_over_id()):
                 return
-            if self.input is not None and not (yield from self._find_position()):
+            if self.input is not None and not (yield from self.find_position()):
                 continue
             while True:
-                verdict = yield from self._transact()
+                verdict = yield from self.transact()
                 if verdict is Verdict.FENCED:
                     return
                 if verdict is Verdict.BEGIN_ANEW:
@@ -86,9 +86,9 @@ class TransactionalProducer(Producer):
 
     # Identity
 
-    def _init(self) -> Steps[bool]:
+    def take_over_id(self) -> Steps[bool]:
         """A producer id and an epoch; False: fenced, the end of this process."""
-        operation = self.deeds.recorder.init(self.process, self.transactional_id)
+        operation = self.journal.recorder.init(self.process, self.transactional_id)
         while True:
             # Who has an epoch may only ask for the next; who begins takes over.
             pair = self.pair if self.has_pair else (-1, -1)
@@ -98,20 +98,20 @@ class TransactionalProducer(Producer):
                     break
                 if answer.error_code not in RETRIABLE:
                     if answer.error_code not in FENCED:
-                        self._wonder("InitProducerId", answer.error_code)
+                        self.wonder("InitProducerId", answer.error_code)
                     operation.info()
                     return False
             yield Sleep(self.source.randint(1, 2 * RETRY_MS))
         operation.ok()
         self.has_pair = True
-        self._got_pair(answer.producer_id, answer.producer_epoch)
+        self.take_pair(answer.producer_id, answer.producer_epoch)
         self.sequences.clear()
         self._needs_epoch = False
         return True
 
-    def _find_position(self) -> Steps[bool]:
+    def find_position(self) -> Steps[bool]:
         assert self.input is not None
-        operation = self.deeds.recorder.fetch_offsets(self.process)
+        operation = self.journal.recorder.fetch_offsets(self.process)
         for _ in range(TRIES_MAX):
             answer = yield requests.offset_fetch(self.group, self.input)
             if answer is not None:
@@ -122,17 +122,17 @@ class TransactionalProducer(Producer):
                     operation.fetched(self.group, {partition_name(self.input): offset if offset >= 0 else None})
                     operation.ok()
                     self.position = max(offset, 0)
-                    self.deeds.recorder.assign(self.process)
+                    self.journal.recorder.assign(self.process)
                     return True
                 if code not in RETRIABLE:
-                    self._wonder("OffsetFetch", code)
+                    self.wonder("OffsetFetch", code)
             yield Sleep(RETRY_MS)
         operation.info()
         return False
 
     # One transaction
 
-    def _transact(self) -> Steps[Verdict]:
+    def transact(self) -> Steps[Verdict]:
         first_position = self.position
         records: list[tuple[int, str]] = []
         outputs = [key for key in self.outputs if self.source.random() < 0.8] or self.outputs[:1]
@@ -141,7 +141,7 @@ class TransactionalProducer(Producer):
             records = yield from self._poll()
             if not records:
                 return Verdict.FINE
-        operation = self.deeds.recorder.transaction(self.process, self.transactional_id)
+        operation = self.journal.recorder.transaction(self.process, self.transactional_id)
         if self.input is not None:
             operation.polled({partition_name(self.input): records})
         verdict = yield from self._write(operation, outputs, [value for _, value in records])
@@ -169,7 +169,7 @@ class TransactionalProducer(Producer):
         return self.timeout_ms * 2 if is_asleep else self.source.choice((5, 30, 200, 700))
 
     def _ended(self, operation: RecordedOperation, outcome: Outcome) -> None:
-        self.deeds.transactions[outcome] += 1
+        self.journal.transactions[outcome] += 1
         match outcome:
             case Outcome.OK:
                 operation.ok()
@@ -188,13 +188,13 @@ class TransactionalProducer(Producer):
         data = answer.responses[0].partitions[0]
         if data.error_code:
             if data.error_code not in RETRIABLE:
-                self._wonder(f"Fetch of {self.input} at {self.position}", data.error_code)
+                self.wonder(f"Fetch of {self.input} at {self.position}", data.error_code)
             yield Sleep(RETRY_MS)
             return []
         try:
             records, next_offset = committed_records(data, self.position, is_committed=True)
         except CorruptBatch as error:
-            self.deeds.wonder(f"{self.name} was served a corrupt batch of {self.input} {error}")
+            self.journal.wonder(f"{self.name} was served a corrupt batch of {self.input} {error}")
             yield Sleep(RETRY_MS)
             return []
         if not records:
@@ -221,7 +221,7 @@ class TransactionalProducer(Producer):
                 return self._trouble("AddPartitionsToTxn", code)
         left: dict[TopicPartition, list[tuple[int, str]]] = {}
         for key in outputs:
-            values = [f"{value}>{self._value()}" for value in inputs] or [self._new_value()]
+            values = [f"{value}>{self.next_value()}" for value in inputs] or [self._new_value()]
             left[key] = [(operation.sending(partition_name(key), value), value) for value in values]
         # What is sent and never acknowledged leaves a sequence that only a new epoch can forget.
         self._needs_epoch = True
@@ -235,7 +235,7 @@ class TransactionalProducer(Producer):
                             sends = left.pop(key)
                             for at, (number, _) in enumerate(sends):
                                 operation.sent(number, data.base_offset + at)
-                            self.sequences[key] = self._sequence(*key) + len(sends)
+                            self.sequences[key] = self.next_sequence(*key) + len(sends)
                         elif data.error_code not in RETRIABLE:
                             return self._refused(key, ErrorCode(data.error_code))
                 if not left:
@@ -245,7 +245,7 @@ class TransactionalProducer(Producer):
         return Verdict.ABORT
 
     def _new_value(self) -> str:
-        return self._value()
+        return self.next_value()
 
     def _produce(self, batches: dict[TopicPartition, bytearray]) -> Request:
         return requests.produce(dict(batches), 9 if self.protocol == 1 else 12, self.transactional_id)
@@ -256,11 +256,11 @@ class TransactionalProducer(Producer):
     def _refused(self, key: TopicPartition, code: ErrorCode) -> Verdict:
         return self._trouble("Produce", code)
 
-    def _sequence(self, topic: str, partition: int) -> int:
+    def next_sequence(self, topic: str, partition: int) -> int:
         return self.sequences.get((topic, partition), 0)
 
     def _transactional_batch(self, key: TopicPartition, sends: list[tuple[int, str]]) -> bytearray:
-        return self._batch([value for _, value in sends], self._sequence(*key), is_transactional=True)
+        return self.batch_of([value for _, value in sends], self.next_sequence(*key), is_transactional=True)
 
     def _send_offsets(self, operation: RecordedOperation, offset: int) -> Steps[Verdict]:
         assert self.input is not None
@@ -291,7 +291,7 @@ class TransactionalProducer(Producer):
             code = None if answer is None else ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
                 if self.protocol == 2:
-                    self._got_pair(answer.producer_id, answer.producer_epoch)
+                    self.take_pair(answer.producer_id, answer.producer_epoch)
                     self.sequences.clear()
                     self._needs_epoch = False
                 return Outcome.OK if is_commit else Outcome.FAIL, Verdict.FINE
@@ -303,7 +303,7 @@ class TransactionalProducer(Producer):
             if code in FENCED:
                 return outcome, Verdict.FENCED
             if code is not ErrorCode.INVALID_TXN_STATE:
-                self._wonder("EndTxn", code)
+                self.wonder("EndTxn", code)
             return outcome, self._give_up()
         return Outcome.INFO if is_commit else Outcome.FAIL, self._give_up()
 
@@ -335,8 +335,8 @@ class TransactionalProducer(Producer):
             ErrorCode.TRANSACTION_ABORTABLE,
             ErrorCode.REQUEST_TIMED_OUT,
         ):
-            self._wonder(operation, code)
+            self.wonder(operation, code)
         return Verdict.ABORT
 
-    def _wonder(self, operation: str, code: int) -> None:
-        self.deeds.wonder(f"{self.name}: {operation} answered {ErrorCode(code).name}")
+    def wonder(self, operation: str, code: int) -> None:
+        self.journal.wonder(f"{self.name}: {operation} answered {ErrorCode(code).name}")

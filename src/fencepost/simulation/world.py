@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from fencepost.broker.events import HandlerFailed, PartitionCompacted, SegmentsDeleted, StorageFailed
 from fencepost.broker.node import Node
-from fencepost.coordinators.transactions.events import TransactionAborted
 from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.side_files import CLEAN_SHUTDOWN
@@ -21,11 +20,11 @@ from fencepost.simulation import faults
 from fencepost.simulation.administered_clients import FinalSurvey
 from fencepost.simulation.administered_topics import PLANS, AdministeredTopics
 from fencepost.simulation.administrators import Builder, TopicStrike
+from fencepost.simulation.client_journal import ClientJournal
 from fencepost.simulation.clients import ClientProcess
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.consumers import FinalReader
 from fencepost.simulation.copies import check_copies
-from fencepost.simulation.deeds import Deeds
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.flusher import SYNC_MS
@@ -111,9 +110,9 @@ class World:
         self.machine = _Machine(settings, seed=seed, disk=self.disk, scheduler=self.scheduler)
         self.machine.on_boot = self._booting
         self.network = Network(self.machine, random.Random(f"{seed}/network"), self.trace)
-        self.network.on_request = self._request_arrives
+        self.network.watch_requests(self._request_arrives)
         self.surroundings = (self.scheduler, self.network, seed)
-        self.deeds = Deeds(self.scheduler.clock)
+        self.journal = ClientJournal(self.scheduler.clock)
         self.topics = AdministeredTopics()
         self.invariants = Invariants(self.disk, is_group_commit=self.is_group_commit)
         self.hits: Counter[Fault] = Counter()
@@ -122,7 +121,6 @@ class World:
         """Processes that come for a while: twins, and administrators with one thing to do."""
         self.steps = 0
         self.restarts = -1
-        self.aborted_by_broker = 0
         self.is_serving = False
         """The broker runs, and nothing is known to be wrong with its disk."""
         self._armed: list[_Trap] = []
@@ -149,37 +147,39 @@ class World:
             self._live(start_ms + self.duration_ms)
             return self._settle()
         except InvariantBroken as broken:
-            return [f"invariant: {broken}", *self.deeds.findings]
+            return [f"invariant: {broken}", *self.journal.findings]
 
     def _settle(self) -> list[str]:
         """The last fault is over: everything comes to rest, and what is there is what should be."""
         self._heal()
         for client in (*self.clients, *self.twins):
-            client.when_ended = lambda client: None
+            client.supervise(lambda client: None)
             client.kill()
         self._live(self._now_ms() + REST_MS)
         self.invariants.check_rest()
         self.invariants.rescan()
         groups = [(duty.group, duty.source) for duty in self._duties()]
-        final = FinalReader("final", *self.surroundings, partitions=list(PARTITIONS), groups=groups, deeds=self.deeds)
+        final = FinalReader(
+            "final", *self.surroundings, partitions=list(PARTITIONS), groups=groups, journal=self.journal
+        )
         final.start()
         end_ms = self._now_ms() + FINAL_READ_MS
         while not final.is_ended and self._step(end_ms):
             pass
-        survey = FinalSurvey("survey", *self.surroundings, topics=self.topics, deeds=self.deeds)
+        survey = FinalSurvey("survey", *self.surroundings, topics=self.topics, journal=self.journal)
         survey.start()
         while not survey.is_ended and self._step(end_ms):
             pass
         self.clients += [final, survey]
         self.trace.note(f"end {sorted(final.positions.items())} {sorted(survey.starts.items())}")
-        return [*self.deeds.findings, *self._judge(final, survey)]
+        return [*self.journal.findings, *self._judge(final, survey)]
 
     def _judge(self, final: FinalReader, survey: FinalSurvey) -> Iterator[str]:
         if not final.is_done or not survey.is_done:
             yield "unavailable: the final reading did not come to its end"
             return
         yield from (f"final-read: {problem}" for problem in (*final.problems, *survey.problems))
-        history = read_events(self.deeds.events)
+        history = read_events(self.journal.events)
         report = check(history)
         yield from (f"{finding.anomaly}: {finding.message}" for finding in report.findings)
         yield from check_copies(self._duties(), final)
@@ -209,7 +209,7 @@ class World:
 
     def _step(self, end_ms: int) -> bool:
         self.steps += 1
-        self.disk.now_ms = self.scheduler.clock.wall_ms()
+        self.disk.set_time(self.scheduler.clock.wall_ms())
         try:
             if self._die_at_step is not None:
                 self._die_at_step -= 1
@@ -287,8 +287,8 @@ class World:
 
     def _gone(self) -> None:
         self.is_serving = False
-        self._die_at_step = self.disk.left = self._death = None
-        self.disk.fatal_parts = ()
+        self._die_at_step = self._death = None
+        self.disk.live_on()
         self._armed.clear()
         self.network.broker_died()
         if not self._boot_planned:
@@ -329,28 +329,27 @@ class World:
             if trap.moment is api:
                 del self._armed[at]
                 self._death = (trap.kind, trap.cut)
-                self.disk.left, self._die_at_step = trap.disk_calls, trap.steps
+                self._die_at_step = trap.steps
+                self.disk.die_after(trap.disk_calls)
                 return
 
     def die_at(self, kind: Fault, cut: PowerCut | None, path_parts: tuple[str, ...], disk_calls: int) -> None:
         """Have the machine die after so many operations on such paths."""
         if self._death is None:
             self._death = (kind, cut)
-            self.disk.fatal_parts, self.disk.left = path_parts, disk_calls
+            self.disk.die_after(disk_calls, path_parts)
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, HandlerFailed):
-            self.deeds.findings.append(f"handler-failed: {event.api}: {event.error}\n{event.traceback}")
+            self.journal.findings.append(f"handler-failed: {event.api}: {event.error}\n{event.traceback}")
         elif isinstance(event, StorageFailed):
             self.trace.note(f"storage failed: {event.reason}")
             failure = self.machine.node.storage_failure
             if failure is not None and failure.errno != errno.EIO:
-                self.deeds.findings.append(f"storage-failed: nothing is wrong with the disk: {failure}")
+                self.journal.findings.append(f"storage-failed: nothing is wrong with the disk: {failure}")
             if self.machine.process is not None and self.machine.node.storage_failure is not None and self.is_serving:
                 self.is_serving = False
                 self.later(self.source.choice((100, 1_000)), self._reboot)
-        elif isinstance(event, TransactionAborted):
-            self.aborted_by_broker += 1
         elif isinstance(event, PartitionCompacted):
             self.topics.done["compaction" if event.topic in PLANS else "internal-compaction"] += 1
         elif isinstance(event, SegmentsDeleted):
@@ -380,16 +379,14 @@ class World:
         self.disk.mend()
         self._armed.clear()
         self._die_at_step = self._death = None
-        self.network.delay_max_ms = self.DELAY_MAX_MS
-        self.network.duplicates_wanted = 0
-        self.machine.sync_ms = SYNC_MS
+        self.network.heal(self.DELAY_MAX_MS)
+        self.machine.set_sync_ms(SYNC_MS)
         process = self.machine.process
         if process is None:
             if not self._boot_planned:
                 self._boot_planned = True
                 self.later(0, self._boot)
         else:
-            self.machine.flusher.sync_ms = SYNC_MS
             if process.is_paused:
                 process.resume()
             if not self.is_serving:
@@ -418,7 +415,7 @@ class World:
         originals = [client for client in self.clients if isinstance(client, TransactionalProducer)]
         original = self.source.choice(originals)
         self._names += 1
-        twin = twin_of(original, f"{original.name}-twin{self._names}", self.surroundings, self.deeds)
+        twin = twin_of(original, f"{original.name}-twin{self._names}", self.surroundings, self.journal)
         self.twins.append(twin)
         twin.start()
         self.later(self.source.choice((500, 2_000, 6_000)), lambda: None if twin.is_ended else twin.kill())
@@ -432,7 +429,7 @@ class World:
         self.hits[kind] += 1
         self.trace.note(f"lost {paths}")
         self._put_back = [self.disk.take_away(path) for path in paths]
-        self.invariants.excused = frozenset({key})
+        self.invariants.excuse(frozenset({key}))
         self.later(self.source.choice((1_500, 4_000)), self._find_files)
 
     @property
@@ -445,7 +442,7 @@ class World:
         for put_back in self._put_back:
             put_back()
         self._put_back = []
-        self.invariants.excused = frozenset()
+        self.invariants.excuse(frozenset())
 
     def strike(self, kind: Fault, name: str) -> None:
         """Delete a topic now, while its files are being synced."""
@@ -455,7 +452,7 @@ class World:
         self._names += 1
         self._slow_syncs_for_a_while()
         strike = TopicStrike(
-            f"strike{self._names}", *self.surroundings, plan=PLANS[name], topics=self.topics, deeds=self.deeds
+            f"strike{self._names}", *self.surroundings, plan=PLANS[name], topics=self.topics, journal=self.journal
         )
         self.twins.append(strike)
         self.later(0, strike.start)
@@ -465,17 +462,13 @@ class World:
         machine = self.machine
         if machine.process is None or machine.sync_ms > SYNC_MS:
             return
-        machine.sync_ms = machine.flusher.sync_ms = 60
-
-        def quick_again() -> None:
-            machine.sync_ms = machine.flusher.sync_ms = SYNC_MS
-
-        self.later(100, quick_again)
+        machine.set_sync_ms(60)
+        self.later(100, lambda: machine.set_sync_ms(SYNC_MS))
 
     def build(self) -> None:
         """Somebody creates another topic, whatever room there is."""
         self._names += 1
-        builder = Builder(f"builder{self._names}", *self.surroundings, topics=self.topics, deeds=self.deeds)
+        builder = Builder(f"builder{self._names}", *self.surroundings, topics=self.topics, journal=self.journal)
         self.twins.append(builder)
         builder.start()
 
@@ -487,9 +480,9 @@ class World:
         founder.start()
         while not founder.is_ended:
             assert self._step(self._now_ms() + REST_MS), "the topics could not be made"
-        self.clients = everybody(self.surroundings, self.deeds, self.topics, with_access_rules=self.has_access_rules)
+        self.clients = everybody(self.surroundings, self.journal, self.topics, with_access_rules=self.has_access_rules)
         for client in self.clients:
-            client.when_ended = self._client_ended
+            client.supervise(self._client_ended)
             self.later(self.source.randint(0, 100), client.start)
 
     def _client_ended(self, client: ClientProcess) -> None:

@@ -71,14 +71,13 @@ class Recording:
     """Calls in the order in which they were made."""
 
     upstream: str = ""
-    started_at: float = 0.0
     calls: dict[int, Call] = field(default_factory=dict)
 
     def add(self, line: Plain) -> Call | None:
         """One line of a recording; the call that it concerns."""
         kind = line.get("type")
         if kind == "tap":
-            self.upstream, self.started_at = line["upstream"], line["time"]
+            self.upstream = line["upstream"]
             return None
         if kind == "request":
             call = Call(

@@ -24,7 +24,6 @@ SHORTEST_REQUEST_BYTES = 10
 
 Address = tuple[str, int]
 Observer = Callable[[Plain], None]
-Taker = Callable[[memoryview], Awaitable[bytes | memoryview]]
 
 
 class TapFailed(Exception):
@@ -223,7 +222,8 @@ class _Link:
         names = value.__slots__
         if "host" in names and "port" in names and value.port > 0:
             seen_as = asked_for(self.client.get_extra_info("ssl_object")) or self.client.get_extra_info("sockname")[0]
-            value.host, value.port = await self.tap.listener_for((value.host, value.port), seen_as)
+            address = await self.tap.listener_for((value.host, value.port), seen_as)
+            value.host, value.port = address  # reach: a message of the wire
             changed = True
         for name in names:
             inner = getattr(value, name)

@@ -13,7 +13,6 @@ from fencepost.wire.errors import MalformedMessage
 _HEADER = struct.Struct(">hhih")
 _HEADER_BYTES = _HEADER.size
 _PREFIX = struct.Struct(">ii")
-FIXED_HEADER_BYTES = 8
 CLIENT_ID_BYTES_MAX = 4096
 # No client sends any, but one could.
 HEADER_TAGS_MAX = 100

@@ -30,6 +30,10 @@ class CrashView:
         self.purchases = purchases
         self.fed = 0
 
+    def note_fed(self, purchases: int) -> None:
+        """So many purchases have been sent to the pipeline."""
+        self.fed = purchases
+
     def __enter__(self) -> Self:
         return self
 

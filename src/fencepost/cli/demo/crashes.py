@@ -168,7 +168,7 @@ class Stage:
                 producer.send("purchases", json.dumps(row).encode(), key=row["purchase_id"].encode())
             producer.flush()
         self._fed += count
-        self.view.fed = self._fed
+        self.view.note_fed(self._fed)
 
     def _wait_to_strike(self, target: str) -> bool:
         """False if the wave was through before the moment came."""

@@ -4,8 +4,6 @@ from typing import Any
 
 from fencepost.dashboard.page import Page, Parameters
 from fencepost.dashboard.survey import HELD_SHOWN_MAX
-from fencepost.insight.causes import causes_of
-from fencepost.insight.explanation import client_of
 
 EMPTY: dict[str, list[int]] = {"commits": [], "aborts": []}
 NO_PERCENTILES: dict[str, list[int]] = {"p50_ms": [], "p99_ms": []}
@@ -54,7 +52,4 @@ ASKED_AFTER_MS = 2_000
 async def _client(page: Page, transactional_id: str, epoch: int | None, age_ms: int) -> str | None:
     if epoch is None or age_ms < ASKED_AFTER_MS or not await page.is_fencepost():
         return None
-    key = (transactional_id, epoch)
-    if page.oldest_client is None or page.oldest_client[0] != key:
-        page.oldest_client = (key, client_of(await causes_of(page.view, transactional_id), epoch))
-    return page.oldest_client[1]
+    return await page.client_of_epoch(transactional_id, epoch)

@@ -1,4 +1,4 @@
-"""What the simulated clients did and what they were told: the history of a run, and what they wondered at."""
+"""What simulated clients did and which answers they got: the history of a run, and answers that nothing explains."""
 
 from collections import Counter
 
@@ -7,19 +7,19 @@ from fencepost.history.recording import Event, HistoryRecorder
 from fencepost.simulation.clock import VirtualClock
 
 
-class Deeds:
+class ClientJournal:
     def __init__(self, clock: VirtualClock) -> None:
         self.events: list[Event] = []
         self.recorder = HistoryRecorder(self.events.append, lambda: clock.monotonic_ms() / 1000)
         self.transactions: Counter[Outcome] = Counter()
-        """As their clients know them to have ended."""
+        """By outcome, as far as their clients know it."""
         self.producer_ids: dict[tuple[int, int], str] = {}
         """Every pair of producer id and epoch that was handed out, and to which process."""
         self.findings: list[str] = []
         """What a client noticed by itself."""
 
     def handed_out(self, pair: tuple[int, int], process: str) -> None:
-        """Nobody else may ever have been given the same."""
+        """No two processes may ever get the same."""
         known = self.producer_ids.setdefault(pair, process)
         if known != process:
             self.findings.append(f"producer-id-reused: {pair} was handed out to {known} and to {process}")

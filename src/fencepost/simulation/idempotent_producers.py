@@ -1,15 +1,15 @@
 """Simulated producers: what all have in common, and the idempotent ones; transactional ones have their own module.
 
-They behave as real clients do: what was not acknowledged is sent again with its sequence. What they were told goes into
-the history; an outcome that a client cannot know stays unknown.
+They behave as real clients do: what was not acknowledged is sent again with its sequence. Answers go into the history;
+an outcome that a client cannot know stays unknown.
 """
 
 from typing import Any, NamedTuple
 
 from fencepost.history.recording import RecordedOperation
 from fencepost.simulation import requests
+from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, Burst, ClientProcess, Request, Sleep, Steps
-from fencepost.simulation.deeds import Deeds, partition_name
 from fencepost.simulation.requests import TopicPartition
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode
@@ -21,9 +21,9 @@ LONG_VALUES = 0.08
 class Producer(ClientProcess):
     long_bytes = 900
 
-    def __init__(self, *arguments: Any, deeds: Deeds) -> None:
+    def __init__(self, *arguments: Any, journal: ClientJournal) -> None:
         super().__init__(*arguments)
-        self.deeds = deeds
+        self.journal = journal
         self.starts = 0
         self.pair = (-1, -1)
         self._count = 0
@@ -33,12 +33,12 @@ class Producer(ClientProcess):
         """Its name in the history; one that is started again is another."""
         return f"{self.name}#{self.starts}"
 
-    def _value(self) -> str:
+    def next_value(self) -> str:
         self._count += 1
         # Some are longer than a sector, so that a power cut can tear them.
         return f"{self.name}.{self._count}" + ("-" * self.long_bytes if self.source.random() < LONG_VALUES else "")
 
-    def _batch(self, values: list[str], sequence: int, *, is_transactional: bool) -> bytearray:
+    def batch_of(self, values: list[str], sequence: int, *, is_transactional: bool) -> bytearray:
         now_ms = self.scheduler.clock.wall_ms()
         return build_batch(
             [(now_ms, None, value.encode(), ()) for value in values],
@@ -48,9 +48,18 @@ class Producer(ClientProcess):
             transactional=is_transactional,
         )
 
-    def _got_pair(self, producer_id: int, producer_epoch: int) -> None:
+    def become_producer(self) -> Steps[None]:
+        """Ask for a producer id until there is one."""
+        while True:
+            answer = yield requests.init_producer_id(None, 0)
+            if answer is not None and not answer.error_code:
+                break
+            yield Sleep(RETRY_MS)
+        self.take_pair(answer.producer_id, answer.producer_epoch)
+
+    def take_pair(self, producer_id: int, producer_epoch: int) -> None:
         self.pair = (producer_id, producer_epoch)
-        self.deeds.handed_out(self.pair, self.process)
+        self.journal.handed_out(self.pair, self.process)
 
 
 class _Batch(NamedTuple):
@@ -61,29 +70,24 @@ class _Batch(NamedTuple):
 
 
 class IdempotentProducer(Producer):
-    def __init__(self, *arguments: Any, target: TopicPartition, deeds: Deeds) -> None:
-        super().__init__(*arguments, deeds=deeds)
+    def __init__(self, *arguments: Any, target: TopicPartition, journal: ClientJournal) -> None:
+        super().__init__(*arguments, journal=journal)
         self.target = target
 
     def run(self) -> Steps[None]:
         self.starts += 1
-        while True:
-            answer = yield requests.init_producer_id(None, 0)
-            if answer is not None and not answer.error_code:
-                break
-            yield Sleep(RETRY_MS)
-        self._got_pair(answer.producer_id, answer.producer_epoch)
+        yield from self.become_producer()
         sequence = 0
         while True:
             batches: list[_Batch] = []
             values: list[str] = []
             for _ in range(self.source.randint(1, IN_FLIGHT_MAX)):
                 count = self.source.choice((1, 1, 2, 5))
-                batches.append(_Batch(sequence, len(values), [self._value() for _ in range(count)]))
+                batches.append(_Batch(sequence, len(values), [self.next_value() for _ in range(count)]))
                 values += batches[-1].values
                 sequence += count
             name = partition_name(self.target)
-            operation = self.deeds.recorder.send(self.process, [(name, value) for value in values])
+            operation = self.journal.recorder.send(self.process, [(name, value) for value in values])
             yield from self._send_all(batches, operation)
             operation.ok()
             yield Sleep(self.source.choice((30, 200, 800)))
@@ -99,7 +103,7 @@ class IdempotentProducer(Producer):
                 yield Sleep(self.source.randint(1, 2 * RETRY_MS))
 
     def _request(self, batch: _Batch) -> Request:
-        data = self._batch(batch.values, batch.sequence, is_transactional=False)
+        data = self.batch_of(batch.values, batch.sequence, is_transactional=False)
         return requests.produce({self.target: data}, 9, None)
 
     def _is_acknowledged(self, batch: _Batch, answer: Any, operation: RecordedOperation) -> bool:
@@ -112,7 +116,7 @@ class IdempotentProducer(Producer):
             return True
         if data.error_code not in RETRIABLE and data.error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             name = ErrorCode(data.error_code).name
-            self.deeds.wonder(f"{self.name}: {batch.values[0]} refused with {name}: {data.error_message}")
+            self.journal.wonder(f"{self.name}: {batch.values[0]} refused with {name}: {data.error_message}")
         if data.base_offset != -1:
-            self.deeds.wonder(f"{self.name}: an error with base offset {data.base_offset}")
+            self.journal.wonder(f"{self.name}: an error with base offset {data.base_offset}")
         return False
