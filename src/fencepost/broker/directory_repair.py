@@ -24,8 +24,8 @@ from fencepost.broker.storage import Storage
 from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.journal import UnknownRecordType
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PREPARED, TransactionState
 from fencepost.log.batch_scans import FoundBatch, read_batches, read_headers
 from fencepost.log.dry_run import DryRunDisk

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fencepost.broker.topic_names import OFFSETS_TOPIC
-from fencepost.coordinators.transactions.markers import MarkerDone, MarkerOrder
-from fencepost.coordinators.transactions.metadata import TopicPartition
+from fencepost.coordinators.transactions.coordinator import MarkerDone
+from fencepost.coordinators.transactions.effects import MarkerOrder
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

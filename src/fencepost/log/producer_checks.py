@@ -7,13 +7,11 @@ import enum
 from typing import TYPE_CHECKING
 
 from fencepost.log.producer_entries import BatchMetadata, ProducerEntry, VerificationGuard, first_sequence_of
-from fencepost.wire.batch import BatchHeader
+from fencepost.wire.batch import PRODUCER_EPOCH_MAX, BatchHeader
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from fencepost.log.producers import Marker, ProducerStateManager
-
-EPOCH_MAX = 32767
 
 
 class Origin(enum.Enum):
@@ -119,7 +117,9 @@ def check_marker(state: "ProducerStateManager", marker: "Marker") -> None:
     if marker.transaction_version >= 2:
         # The coordinator raised the epoch for this marker. The same epoch again is a marker sent twice, or one of a
         # producer whose epoch cannot rise any more.
-        repeated = producer_epoch == current and (not entry.has_open_transaction or producer_epoch == EPOCH_MAX)
+        repeated = producer_epoch == current and (
+            not entry.has_open_transaction or producer_epoch == PRODUCER_EPOCH_MAX
+        )
         stale = producer_epoch <= current and not repeated
     else:
         stale = producer_epoch < current

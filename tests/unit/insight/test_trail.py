@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.insight.file_kinds import NotInspectable
 from fencepost.insight.trail import Trail, follow

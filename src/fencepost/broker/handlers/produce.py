@@ -18,12 +18,13 @@ from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionRespons
 from fencepost.broker.partition import Partition
 from fencepost.broker.slices import Steps
 from fencepost.broker.topic_names import INTERNAL_TOPICS
-from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
+from fencepost.broker.verification import ask_coordinator, is_verified
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid
 from fencepost.log.validation import needs_opening, open_in_steps, opens_records
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
