@@ -6,3 +6,5 @@ TRANSACTION_STATE = "__transaction_state"
 """What the transaction coordinators remember of each transactional id."""
 CLUSTER_METADATA = "__cluster_metadata"
 """The metadata log of Apache Kafka's controllers, which no client can read."""
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Those that coordinators keep and clients may read, but not write."""

@@ -12,8 +12,8 @@ from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 from fencepost.broker.security.principal import ANONYMOUS
-from fencepost.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import broker_config
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.ports import Workers
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.node import LISTENER, SimulatedNode
@@ -306,7 +306,7 @@ class Workbench:
         gc.freeze()
 
     def _fill(self) -> None:
-        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
             self.node.create_internal_topic(name)
         self.machine.scheduler.run_ready()
         socket = self.machine.connect()

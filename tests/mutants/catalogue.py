@@ -14,7 +14,10 @@ from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.storage import Storage
 from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
-from fencepost.coordinators.transactions import add, coordinator, end, end_requests, init, ledger, sweep
+from fencepost.coordinators.transactions import coordinator, decisions
+from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.coordinators.transactions.effects import TimerKind
+from fencepost.coordinators.transactions.ghosts import GhostGuard
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.log import compaction, open_transactions, partition_log, producers, recovery, segment
 from fencepost.log.directory import LogDirectory
@@ -184,12 +187,7 @@ def _replaced(order: Any, **fields: Any) -> Any:
 
 
 def _resume_nothing(good: Any) -> Any:
-    def loaded(self: Any, shard: Any, now: Any) -> None:
-        for one in list(shard.transactions.values()):
-            if one.record.state not in coordinator.PREPARED:
-                self._sweep.loaded(one, now)
-
-    return loaded
+    return lambda one, now: []
 
 
 def _abort_open_ones_at_load(good: Any) -> Any:
@@ -197,15 +195,15 @@ def _abort_open_ones_at_load(good: Any) -> Any:
         good(self, shard, now)
         for one in list(shard.transactions.values()):
             if one.record.state is TransactionState.ONGOING:
-                self._sweep._time_out(one, now)
+                self._on_timer(one, TimerKind.TIMEOUT, now)
 
     return loaded
 
 
 def _resume_as_commit(good: Any) -> Any:
-    def resume(self: Any, one: Any, now: Any) -> None:
+    def resume(one: Any, now: Any) -> Any:
         one.record = one.record._replace(state=TransactionState.PREPARE_COMMIT)
-        good(self, one, now)
+        return good(one, now)
 
     return resume
 
@@ -228,15 +226,10 @@ def _init_without_bump(good: Any) -> Any:
 def _give_up_completing(good: Any) -> Any:
     """As it once was: a Complete record that a full disk refuses is never written again."""
 
-    def complete(self: Any, one: Any, now: Any) -> None:
-        schedule = self.timers.schedule
-        try:
-            self.timers.schedule = lambda key, *rest: None if key[0] == "complete" else schedule(key, *rest)
-            good(self, one, now)
-        finally:
-            self.timers.schedule = schedule
+    def lost(*arguments: Any) -> Any:
+        return [effect for effect in good(*arguments) if getattr(effect, "kind", None) is not TimerKind.COMPLETE]
 
-    return complete
+    return lost
 
 
 # Offsets of groups
@@ -385,7 +378,7 @@ MUTANTS = [
     Mutant("skip-epoch-check", "the log takes batches of older epochs", [(_Producers, "_check_epoch", nothing)],
            directed.old_epochs_are_refused),
     Mutant("skip-identity-check", "the coordinator does not compare producer ids and epochs",
-           [(add, "check_identity", nothing), (end_requests, "check_identity", nothing)]),
+           [(decisions, "check_identity", nothing)]),
     Mutant("drop-guard-recheck", "an append does not check that its verification still holds",
            [(_Producers, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
     Mutant("forget-a-participant", "one partition of each transaction gets no marker",
@@ -396,27 +389,28 @@ MUTANTS = [
            [(markers.MarkerSender, "send", _markers_done_at_once)],
            directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("complete-not-retried", "a Complete record that was refused is given up",
-           [(ledger.Ledger, "_complete", _give_up_completing)],
+           [(coordinator, "decide_lost", _give_up_completing)],
            directed.full_disks_only_delay_the_end),
     Mutant("prepared-not-resumed", "a restart does not finish what was prepared",
-           [(coordinator.TransactionCoordinator, "_shard_loaded", _resume_nothing)]),
+           [(decisions, "resume", _resume_nothing)]),
     Mutant("open-aborted-at-load", "a restart aborts transactions that are open",
-           [(coordinator.TransactionCoordinator, "_shard_loaded", _abort_open_ones_at_load)],
+           [(TransactionCoordinator, "_shard_loaded", _abort_open_ones_at_load)],
            directed.open_transactions_outlive_a_restart),
     Mutant("abort-resumed-as-commit", "a restart commits what was to be aborted",
-           [(ledger.Ledger, "resume", _resume_as_commit)],
+           [(decisions, "resume", _resume_as_commit)],
            directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("fence-without-bump", "the coordinator's own abort leaves the epoch as it is",
-           [(init, "fenced_record", _without_bump), (sweep, "fenced_record", _without_bump)]),
+           [(decisions, "fenced_record", _without_bump)]),
     Mutant("init-without-bump", "a new producer gets the epoch of the last one",
-           [(init, "_initialise", _init_without_bump)]),
-    Mutant("never-time-out", "open transactions are not timed out", [(sweep.Sweep, "_schedule_timeout", nothing)]),
+           [(decisions, "initialised_record", _init_without_bump)]),
+    Mutant("never-time-out", "open transactions are not timed out",
+           [(decisions, "_timed_out", instead(lambda *arguments: []))]),
     Mutant("ghosts-not-dropped", "a late EndTxn of protocol 1 ends the next transaction",
-           [(ledger.Ledger, "is_ghost", instead(lambda *arguments: False))], directed.late_ends_do_nothing),
+           [(GhostGuard, "is_ghost", instead(lambda *arguments: False))], directed.late_ends_do_nothing),
     Mutant("open-to-any-id", "a transaction that is open takes batches under any transactional id",
            [(_Producers, "maybe_start_verification", _open_to_any_id)], directed.open_transactions_belong_to_their_id),
     Mutant("any-end-raised-the-epoch", "the epoch before is that of a retry, whatever ended the last transaction",
-           [(end, "_check_identity_protocol_2", _any_end_raised_the_epoch)], directed.epochs_before_belong_to_zombies),
+           [(decisions, "is_retry_of_last_end", _any_end_raised_the_epoch)], directed.epochs_before_belong_to_zombies),
     Mutant("pending-kept-on-abort", "an abort leaves its offsets pending",
            [(OffsetStore, "end_transaction", _abort_keeps_pending)]),
     Mutant("abort-commits-offsets", "offsets count although their transaction was aborted",

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from fencepost.coordinators.transactions.markers import MarkerOrder
+from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.log.producers import Origin
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.node import SimulatedNode

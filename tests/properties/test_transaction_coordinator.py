@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.coordinators.transactions.scene import Scene
 
-from fencepost.coordinators.transactions.metadata import TransactionRecord
+from fencepost.coordinators.transactions.transaction_metadata import TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import COMPLETED_BY, PREPARED, TRANSITIONS, TransactionState
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode

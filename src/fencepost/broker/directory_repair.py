@@ -21,12 +21,12 @@ from fencepost.broker.cluster_metadata import (
 )
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.storage import Storage
-from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.journal import UnknownRecordType
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PREPARED, TransactionState
+from fencepost.internal_topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from fencepost.log.batch_scans import FoundBatch, read_batches, read_headers
 from fencepost.log.dry_run import DryRunDisk
 from fencepost.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX
@@ -139,7 +139,7 @@ class DirectoryRepair:
                     found.damaged.append(damaged)
                 if log is not None:
                     opened += _open_transactions(log)
-                    if topic.name == TRANSACTIONS_TOPIC:
+                    if topic.name == TRANSACTION_STATE:
                         state.read(log)
                         state.read_set_aside(log)
         found.hanging = [
@@ -165,7 +165,7 @@ class DirectoryRepair:
                 lambda disk: self._open(disk, storage, topic, index),
                 recovery_point,
                 is_read_whole=topic.name in INTERNAL_TOPICS,
-                forgets_earlier=topic.name == TRANSACTIONS_TOPIC,
+                forgets_earlier=topic.name == TRANSACTION_STATE,
             )
         )
 
@@ -229,7 +229,7 @@ class DirectoryRepair:
                 open_log,
                 recovery_point,
                 is_read_whole=topic.name in INTERNAL_TOPICS,
-                forgets_earlier=topic.name == TRANSACTIONS_TOPIC,
+                forgets_earlier=topic.name == TRANSACTION_STATE,
             )
         except CannotRepair as error:
             return DamagedPartition(topic.name, index, problem=str(error)), None
@@ -237,7 +237,7 @@ class DirectoryRepair:
         if not losses:
             return None, log
         forgotten: tuple[str, ...] = ()
-        if topic.name == TRANSACTIONS_TOPIC:
+        if topic.name == TRANSACTION_STATE:
             kept, earlier = _CoordinatorState(), _CoordinatorState()
             kept.read(log)
             earlier.read_set_aside(log)
@@ -298,7 +298,7 @@ class DirectoryRepair:
                 file = self._disk.open(f"{path}/{name}")
                 for found in read_batches(file, 0, file.size()):
                     largest = max(largest, found.header.producer_id)
-                    for _, record in _entries_in(found) if topic == TRANSACTIONS_TOPIC else ():
+                    for _, record in _entries_in(found) if topic == TRANSACTION_STATE else ():
                         if record is not None:
                             ids_of_record = record.producer_id, record.previous_producer_id, record.next_producer_id
                             largest = max(largest, *ids_of_record)

@@ -15,7 +15,7 @@ from fencepost.wire.messages import FetchRequest
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 TOPIC_ID_VERSION = 13
-EPOCH_MAX = 2**31 - 1
+SESSION_EPOCH_MAX = 2**31 - 1
 # Of all sessions together; a session may be small to ask for and large to keep.
 PARTITIONS_PER_SLICE = 64
 SESSION_PARTITIONS_MAX = 250_000
@@ -90,7 +90,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if found.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        found.epoch = found.epoch + 1 if found.epoch < EPOCH_MAX else 1
+        found.epoch = found.epoch + 1 if found.epoch < SESSION_EPOCH_MAX else 1
         found.is_incremental = True
         self._sessions.move_to_end(session_id)
         self.partition_total -= len(found.partitions)

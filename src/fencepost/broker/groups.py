@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
 from fencepost.broker.internal_topics import appender
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.coordinators.group_coordinator import GroupCoordinator
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 class Groups(CoordinatorHost[GroupCoordinator]):
     def __init__(self, node: "Node") -> None:
-        super().__init__(node, OFFSETS_TOPIC)
+        super().__init__(node, CONSUMER_OFFSETS)
         self.coordinator = GroupCoordinator(
             node.config,
-            appender(node, OFFSETS_TOPIC),
+            appender(node, CONSUMER_OFFSETS),
             TopicView(node),
             node.clock,
             node.randomness,
@@ -27,7 +27,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
         )
 
     def topic_deleted(self, name: str) -> None:
-        if name == OFFSETS_TOPIC:
+        if name == CONSUMER_OFFSETS:
             self.unload()
         else:
             self.coordinator.on_topics_deleted([name])

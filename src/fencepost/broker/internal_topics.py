@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.events import DamageFound
 from fencepost.broker.partition import Partition
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, CoordinatorRuntime
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
@@ -27,7 +27,7 @@ TOMBSTONE_RETENTION_MIN_MS = 3_600_000
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> tuple[int, dict[str, str]]:
     """How many partitions an internal topic gets, and its settings."""
-    if name == OFFSETS_TOPIC:
+    if name == CONSUMER_OFFSETS:
         return config.offsets_topic_num_partitions, {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -51,7 +51,7 @@ def check_internal_overrides(name: str, config: TopicConfig) -> None:
             ErrorCode.INVALID_CONFIG,
             f"cleanup.policy of {name} must be compact: anything else deletes state that is still in use",
         )
-    if name == TRANSACTIONS_TOPIC and config.delete_retention_ms < TOMBSTONE_RETENTION_MIN_MS:
+    if name == TRANSACTION_STATE and config.delete_retention_ms < TOMBSTONE_RETENTION_MIN_MS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"delete.retention.ms of {name} must be at least {TOMBSTONE_RETENTION_MIN_MS}: a coordinator that loads "

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.broker.topic_names import OFFSETS_TOPIC
-from fencepost.coordinators.transactions.markers import MarkerDone, MarkerOrder
-from fencepost.coordinators.transactions.metadata import TopicPartition
+from fencepost.coordinators.transactions.coordinator import MarkerDone
+from fencepost.coordinators.transactions.effects import MarkerOrder
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def write_markers(node: Node, topic_partition: TopicPartition, group: Sequence[O
     def durable(error: KafkaError | None) -> None:
         code = ErrorCode.NONE if error is None else error.code
         for order, done in written:
-            if error is None and topic == OFFSETS_TOPIC:
+            if error is None and topic == CONSUMER_OFFSETS:
                 node.groups.end_transaction(index, order.producer_id, committed=order.is_commit)
             done(topic_partition, code)
 

@@ -41,7 +41,7 @@ from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
+from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
 from fencepost.config import (
     BrokerConfig,
@@ -52,6 +52,7 @@ from fencepost.config import (
     super_users,
     topic_config,
 )
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.side_files import CorruptSideFile
@@ -355,7 +356,7 @@ class Node:
         self.check_not_in_the_making(name)
         partition_count, overrides = internal_topic_settings(name, self.config)
         topic = self.create_topic(name, partition_count, overrides, automatically=True)
-        (self.groups if name == OFFSETS_TOPIC else self.transactions).topic_created()
+        (self.groups if name == CONSUMER_OFFSETS else self.transactions).topic_created()
         return topic
 
     def add_partitions(self, name: str, partition_count: int) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 from fencepost.log.partition_log import Appended, PartitionLog
 from fencepost.log.producers import Marker, Origin, VerificationGuard
 from fencepost.ports import Buffer
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import MARKER_BYTES, BatchHeader, build_single
 from fencepost.wire.errors import ErrorCode, KafkaError
 
@@ -53,7 +54,7 @@ class Partition:
     def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int, durability: Durability) -> None:
         self.topic = topic
         self.index = index
-        self.topic_partition = (topic, index)
+        self.topic_partition = TopicPartition(topic, index)
         self.log = log
         self.leader_epoch = leader_epoch
         self.failure: KafkaError | None = None

@@ -6,8 +6,8 @@ from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
 from fencepost.broker.internal_topics import appender
 from fencepost.broker.markers import MarkerSender
-from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.internal_topic_names import TRANSACTION_STATE
 from fencepost.wire.batch import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 class Transactions(CoordinatorHost[TransactionCoordinator]):
     def __init__(self, node: "Node") -> None:
-        super().__init__(node, TRANSACTIONS_TOPIC)
+        super().__init__(node, TRANSACTION_STATE)
         self.coordinator = TransactionCoordinator(
             node.config,
-            appender(node, TRANSACTIONS_TOPIC),
+            appender(node, TRANSACTION_STATE),
             node.clock,
             node.events.emit,
             TopicView(node),
             next_producer_id=node.metadata.next_producer_id,
             send_markers=MarkerSender(node).send,
             group_partition=lambda group_id: node.groups.coordinator.partition_for(group_id),
-            coordinator_epoch=lambda partition: node.partition(TRANSACTIONS_TOPIC, partition).leader_epoch,
+            coordinator_epoch=lambda partition: node.partition(TRANSACTION_STATE, partition).leader_epoch,
             transaction_version=lambda: node.metadata.features.get(TRANSACTION_VERSION, 0),
             partition_epoch=lambda producer_id: self._partition_epochs.get(producer_id, NO_PRODUCER_EPOCH),
             producer_ids_loaded=node.metadata.skip_producer_ids,
@@ -46,5 +46,5 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         self._partition_epochs.clear()
 
     def topic_deleted(self, name: str) -> None:
-        if name == TRANSACTIONS_TOPIC:
+        if name == TRANSACTION_STATE:
             self.unload()

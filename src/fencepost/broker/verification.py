@@ -14,12 +14,11 @@ from fencepost.broker.partition import Partition
 from fencepost.coordinators.context import Caller
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
-
-TopicPartition = tuple[str, int]
 
 
 def is_verified(node: "Node", *, adds: bool) -> bool:
@@ -63,9 +62,9 @@ def ask_coordinator(
     if asked.done and ErrorCode.PRODUCER_FENCED not in asked.value.values():
         return asked
     answer: Promise[dict[TopicPartition, ErrorCode]] = Promise()
-    asked.then(lambda errors: answer.resolve({key: _told(code) for key, code in errors.items()}))
+    asked.then(lambda errors: answer.resolve({key: _passed_on(code) for key, code in errors.items()}))
     return answer
 
 
-def _told(code: ErrorCode) -> ErrorCode:
+def _passed_on(code: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -9,6 +9,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from fencepost.coordinators.illegal_transition import IllegalTransition
 from fencepost.coordinators.journal import NO_TIMESTAMP
 from fencepost.promise import Promise
 from fencepost.wire.codec import decode_prefix
@@ -46,14 +47,6 @@ PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.DEAD: frozenset(GroupState),
 }
 """The transition table: from which states each state may be entered."""
-
-
-class IllegalTransition(Exception):
-    def __init__(self, group_id: str, source: GroupState, target: GroupState) -> None:
-        super().__init__(f"group {group_id} cannot go from {source.value} to {target.value}")
-        self.group_id = group_id
-        self.source = source
-        self.target = target
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -114,7 +107,7 @@ class Group:
 
     def transition_to(self, target: GroupState, wall_ms: int) -> None:
         if self.state not in PREDECESSORS[target]:
-            raise IllegalTransition(self.group_id, self.state, target)
+            raise IllegalTransition(self.group_id, self.state.value, target.value)
         self.previous_state = self.state
         self.state = target
         self.state_timestamp_ms = wall_ms

@@ -21,6 +21,7 @@ from fencepost.coordinators.rebalance import GroupRuntime, Rebalance, refused_jo
 from fencepost.coordinators.runtime import Append, CoordinatorRuntime
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.producers import VerificationGuard
 from fencepost.ports import Clock, Randomness
 from fencepost.promise import Promise
@@ -50,7 +51,6 @@ from fencepost.wire.messages import (
     TxnOffsetCommitResponse,
 )
 
-OFFSETS_TOPIC = "__consumer_offsets"
 NULLABLE_PROTOCOL_NAME_VERSION = 7
 _EXPIRY_KEY = ("expiry",)
 
@@ -69,7 +69,7 @@ class GroupCoordinator:
         self.partition_count = config.offsets_topic_num_partitions
         """Partitions of __consumer_offsets; the broker corrects it if the topic was created with another number."""
         self.runtime: GroupRuntime = CoordinatorRuntime(
-            OFFSETS_TOPIC,
+            CONSUMER_OFFSETS,
             lambda partition: GroupShard(partition, self._shard_loaded, self._shard_unloaded),
             journal,
             append,

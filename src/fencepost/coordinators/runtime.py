@@ -90,10 +90,6 @@ class ShardState(enum.Enum):
     ACTIVE = enum.auto()
 
 
-Done = Callable[[ErrorCode, Now], None]
-"""How a write ended, and when."""
-
-
 # By itself: every call asks for it, and asking the class takes ten times as long.
 _LOADING = ShardState.LOADING
 
@@ -270,20 +266,18 @@ class CoordinatorRuntime(Generic[M, E]):
         shard.next_position += len(entries)
         return Promise.resolved(Written(ErrorCode.NONE, now or self._now()))
 
-    def write(self, partition: int, entry: E, done: Done, now: Now) -> None:
-        """`schedule_write` of one entry outside a transaction, without a promise where there is nothing to wait for."""
+    def write(self, partition: int, entry: E, now: Now) -> Promise[Written] | None:
+        """`schedule_write` of one entry outside a transaction; None if it is durable and applied already."""
         shard = self._active(partition)
         try:
             outcome = self._append(partition, (self._encode(entry),), now_ms=now.wall_ms)
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
         if outcome is not DURABLE or shard.pending:
-            waiting = self._await(partition, shard, (entry,), outcome, now=now)
-            waiting.then(lambda written: done(written.error, written.now))
-            return
+            return self._await(partition, shard, (entry,), outcome, now=now)
         shard.machine.replay(shard.next_position, NO_PRODUCER_ID, entry)
         shard.next_position += 1
-        done(ErrorCode.NONE, now)
+        return None
 
     def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
         """A marker of a transaction became durable in this partition."""

@@ -1,7 +1,7 @@
 """Markers of several transactions gather, are written together, and count when they are durable."""
 
 from fencepost.broker.markers import MarkerSender
-from fencepost.coordinators.transactions.markers import MarkerOrder
+from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.log.producers import Origin
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.node import SimulatedNode

@@ -3,7 +3,8 @@
 import pytest
 
 from fencepost.coordinators.events import GroupDeleted, OffsetsRemoved
-from fencepost.coordinators.group import PREDECESSORS, Group, GroupState, IllegalTransition
+from fencepost.coordinators.group import PREDECESSORS, Group, GroupState
+from fencepost.coordinators.illegal_transition import IllegalTransition
 from fencepost.coordinators.journal import GroupEntry, OffsetEntry
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import DeleteGroupsRequest, DescribeGroupsRequest
@@ -192,5 +193,5 @@ def test_a_group_moves_only_as_the_table_says(source: GroupState, target: GroupS
         group.transition_to(target, 5)
         assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, source, 5)
     else:
-        with pytest.raises(IllegalTransition, match=f"from {source.value} to {target.value}"):
+        with pytest.raises(IllegalTransition, match=f"{source.value} -> {target.value}"):
             group.transition_to(target, 5)

@@ -143,10 +143,10 @@ def test_a_refused_append_applies_nothing() -> None:
 def test_one_entry_that_is_durable_at_once_is_applied_and_told_at_once() -> None:
     machinery = Machinery(ApplyWhen.DURABLE)
     machinery.is_durable_at_once = True
-    told: list[tuple[ErrorCode, Now, list[str]]] = []
-    for word in "ab":
-        machinery.runtime.write(0, word, lambda error, now: told.append((error, now, list(machinery.words))), NOW)
-    assert told == [(ErrorCode.NONE, NOW, ["a"]), (ErrorCode.NONE, NOW, ["a", "b"])]
+    assert machinery.runtime.write(0, "a", NOW) is None
+    assert machinery.words == ["a"]
+    assert machinery.runtime.write(0, "b", NOW) is None
+    assert machinery.words == ["a", "b"]
     assert machinery.runtime.machine(0).positions == [0, 1]
 
 
@@ -154,7 +154,9 @@ def test_one_entry_that_is_not_durable_yet_waits_in_line() -> None:
     machinery = Machinery(ApplyWhen.DURABLE)
     told: list[tuple[str, ErrorCode]] = []
     for word in "ab":
-        machinery.runtime.write(0, word, lambda error, _, word=word: told.append((word, error)), NOW)  # type: ignore[misc]
+        waiting = machinery.runtime.write(0, word, NOW)
+        assert waiting is not None
+        waiting.then(lambda written, word=word: told.append((word, written.error)))  # type: ignore[misc]
     assert (machinery.words, told) == ([], [])
     machinery.outcome(0)
     machinery.outcome(1, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -165,9 +167,9 @@ def test_one_entry_that_is_not_durable_yet_waits_in_line() -> None:
 def test_one_entry_that_was_refused_applies_nothing() -> None:
     machinery = Machinery(ApplyWhen.DURABLE)
     machinery.refusal = KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
-    told: list[ErrorCode] = []
-    machinery.runtime.write(0, "a", lambda error, _: told.append(error), NOW)
-    assert (machinery.words, told) == ([], [ErrorCode.MESSAGE_TOO_LARGE])
+    refused = machinery.runtime.write(0, "a", NOW)
+    assert refused is not None
+    assert (machinery.words, refused.value) == ([], (ErrorCode.MESSAGE_TOO_LARGE, NOW))
     assert machinery.events[-1] == WriteFailed("__words", 0, ErrorCode.MESSAGE_TOO_LARGE, 0)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.insight.data_files import NotInspectable
 from fencepost.insight.directory_facts import DirectoryFacts

@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 from fencepost.broker.events import BatchRefused
-from fencepost.coordinators.transactions.errors import RefusalCause
-from fencepost.coordinators.transactions.events import CallRefused, FencingCause, ProducerFenced
+from fencepost.coordinators.transactions.events import CallRefused, FencingCause, ProducerFenced, RefusalCause
 from fencepost.shell.event_log import EventLog
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.batch import build_batch

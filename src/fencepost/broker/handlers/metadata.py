@@ -24,7 +24,8 @@ from fencepost.broker.rights import (
 )
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name
+from fencepost.broker.topic_names import check_topic_name
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -52,7 +53,7 @@ SEVERAL_KEYS_VERSION = 4
 _Described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Coordinator = FindCoordinatorResponse.Coordinator
 # By the type of a key: the topic that its coordinator keeps its state in, and the kind of resource that it names.
-_COORDINATED = {0: (OFFSETS_TOPIC, ResourceType.GROUP), 1: (TRANSACTIONS_TOPIC, ResourceType.TRANSACTIONAL_ID)}
+_COORDINATED = {0: (CONSUMER_OFFSETS, ResourceType.GROUP), 1: (TRANSACTION_STATE, ResourceType.TRANSACTIONAL_ID)}
 PARTITIONS_PER_PAGE_MAX = 2000
 # Everybody waits while topics are created.
 CREATED_PER_REQUEST_MAX = 100

@@ -22,13 +22,14 @@ from fencepost.broker.partition import Partition
 from fencepost.broker.rights import each, end_unanswered
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS
-from fencepost.broker.verification import TopicPartition, ask_coordinator, is_verified
+from fencepost.broker.verification import ask_coordinator, is_verified
+from fencepost.internal_topic_names import INTERNAL_TOPICS
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid
 from fencepost.log.validation import NotOneBatch, needs_opening, open_in_steps, opens_records
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.batch import (
     COMPRESSION_MASK,

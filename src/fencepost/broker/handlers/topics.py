@@ -21,8 +21,9 @@ from fencepost.broker.handler import (
 from fencepost.broker.rights import IN_HANDLER, Repeated, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
+from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.config import check_served, topic_config, topic_settings
+from fencepost.internal_topic_names import INTERNAL_TOPICS
 from fencepost.settings import InvalidSetting
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey

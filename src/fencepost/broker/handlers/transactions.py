@@ -29,14 +29,15 @@ from fencepost.broker.markers import write_markers
 from fencepost.broker.rights import IN_HANDLER, Named, OnCluster, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
-from fencepost.coordinators.transactions.markers import MarkerOrder
+from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.coordinators.write_errors import error_for_commits
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.batch import NO_SEQUENCE
 from fencepost.wire.catalog import ApiKey
@@ -99,7 +100,7 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
     index = node.groups.coordinator.partition_for(request.group_id)
     adds = call.version >= ADDING_VERSION
     try:
-        partition = node.partition(OFFSETS_TOPIC, index)
+        partition = node.partition(CONSUMER_OFFSETS, index)
         guard = begin_verification(
             node,
             partition,
@@ -115,7 +116,7 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
         commit(None)
         return reply
     known_guard = guard
-    key = (OFFSETS_TOPIC, index)
+    key = TopicPartition(CONSUMER_OFFSETS, index)
     ask_coordinator(
         node, call, request.transactional_id, request.producer_id, request.producer_epoch, [key], adds=adds
     ).then(lambda errors: verified(errors[key], known_guard))
@@ -187,7 +188,7 @@ def write_txn_markers(
                     room = Promise()
                     yield room
                 written = lambda _, error, answer=answer: one_written(answer, error)  # noqa: E731
-                write_markers(node, (topic.name, index), [(order, written)], now_ms)
+                write_markers(node, TopicPartition(topic.name, index), [(order, written)], now_ms)
     one_written(None, ErrorCode.NONE)
     return reply
 

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Generator
 
 from fencepost.coordinators.context import Now
-from fencepost.coordinators.transactions.ledger import Ledger
-from fencepost.coordinators.transactions.metadata import TransactionMetadata
+from fencepost.coordinators.runtime import CoordinatorRuntime
 from fencepost.coordinators.transactions.patterns import InvalidPattern, compile_pattern
 from fencepost.coordinators.transactions.transaction_journal import by_topic
+from fencepost.coordinators.transactions.transaction_metadata import (
+    TransactionEntry,
+    TransactionMetadata,
+    TransactionShard,
+)
 from fencepost.coordinators.transactions.transaction_states import PREPARED, STATE_OF_WIRE_NAME, TransactionState
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -20,15 +24,20 @@ Described = DescribeTransactionsResponse.TransactionState
 
 
 class TransactionAdmin:
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[TransactionShard, TransactionEntry],
+        find: Callable[[str], TransactionMetadata | None],
+    ) -> None:
+        self._runtime = runtime
+        self._find = find
 
     def list_transactions(
         self, request: ListTransactionsRequest, now: Now, may_see: Callable[[str], bool] | None
     ) -> Generator[None, None, ListTransactionsResponse]:
         """Yields where it can be interrupted: there may be many ids, and a pattern takes its time. A pattern is matched
         only against ids that the caller may see."""
-        runtime = self._ledger.runtime
+        runtime = self._runtime
         if runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
@@ -63,7 +72,7 @@ class TransactionAdmin:
         if not transactional_id:
             return Described(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
         try:
-            metadata = self._ledger.find(transactional_id)
+            metadata = self._find(transactional_id)
         except KafkaError as error:
             return Described(transactional_id=transactional_id, error_code=error.code)
         if metadata is None or metadata.pending_state is TransactionState.DEAD:

@@ -3,8 +3,23 @@
 import dataclasses
 import enum
 
-from fencepost.coordinators.transactions.errors import RefusalCause
 from fencepost.wire.errors import ErrorCode
+
+
+class RefusalCause(enum.Enum):
+    UNKNOWN_ID = "the transactional id is not known: never initialised here, or expired"
+    OTHER_PRODUCER_ID = "the transactional id belongs to another producer id now"
+    STALE_EPOCH = "a newer epoch has fenced this one"
+    FUTURE_EPOCH = "the epoch was never handed out"
+    BUSY = "another change of this transactional id is under way"
+    COMPLETING = "the previous transaction is still being completed"
+    OTHER_OUTCOME = "the transaction was decided the other way"
+    NOTHING_OPEN = "no transaction is open"
+    KEPT_PREPARED = "the transaction was kept prepared and can only be committed or aborted"
+    NOT_IN_TRANSACTION = "the partition is not part of the transaction"
+    INVALID_REQUEST = "the request contradicts itself"
+    INVALID_TIMEOUT = "the transaction time-out is outside of what the broker allows"
+    NOT_ENABLED = "two-phase commit is not enabled on this broker"
 
 
 class FencingCause(enum.Enum):
@@ -187,3 +202,29 @@ class TransactionalIdsExpired:
     partition: int
     transactional_ids: tuple[str, ...]
     wall_ms: int
+
+
+TransactionEvent = (
+    ProducerInitialised
+    | ProducerFenced
+    | CallRefused
+    | TransactionAborted
+    | TransactionTimedOut
+    | TransactionKept
+    | ProducerIdRotated
+    | GhostCallDropped
+    | GhostProtectionSwitchedOff
+    | MarkerRefused
+    | TransactionResumed
+    | CoordinatorBehindPartitions
+    | TransactionalIdsExpired
+)
+
+
+def stamped(event: TransactionEvent, wall_ms: int, open_since_ms: int | None) -> TransactionEvent:
+    """The event as of this moment, which may be later than its decision by as long as a write took."""
+    if event.wall_ms == wall_ms:
+        return event
+    if open_since_ms is not None and isinstance(event, TransactionAborted | TransactionTimedOut):
+        return dataclasses.replace(event, wall_ms=wall_ms, open_ms=max(0, wall_ms - open_since_ms))
+    return dataclasses.replace(event, wall_ms=wall_ms)

@@ -10,7 +10,9 @@ this id and switches itself off.
 In memory only: per transactional id, for one (producer id, epoch) at a time.
 """
 
-from typing import Final, final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, final
 
 NO_CONNECTION = -1
 """Calls from inside the broker have no connection and cannot be ghosts."""
@@ -20,6 +22,7 @@ DROPPED_CALLS_MAX = 16
 
 Signature = tuple[object, ...]
 """What makes two calls the same call sent twice."""
+_NONE_DROPPED: Mapping[Signature, int] = MappingProxyType({})
 
 
 @final
@@ -32,48 +35,53 @@ class DropConnection:
 DROP_CONNECTION: Final = DropConnection()
 
 
-class GhostGuard:
-    __slots__ = ("_dropped", "_pair", "_returned", "is_off", "newest_connection")
+class GhostGuard(NamedTuple):
+    """A value: a call that changes what is known makes a new one."""
 
-    def __init__(self) -> None:
-        self.is_off = False
-        self.newest_connection = NO_CONNECTION
-        self._pair: tuple[int, int] | None = None
-        self._dropped: dict[Signature, int] = {}
-        self._returned = 0
+    pair: tuple[int, int] | None = None
+    newest_connection: int = NO_CONNECTION
+    dropped_calls: Mapping[Signature, int] = _NONE_DROPPED
+    """With the newest connection at that time."""
+    returned_count: int = 0
+    is_off: bool = False
 
     def is_ghost(self, pair: tuple[int, int], connection: int) -> bool:
         return (
-            not self.is_off
+            connection < self.newest_connection
             and connection != NO_CONNECTION
-            and pair == self._pair
-            and connection < self.newest_connection
+            and not self.is_off
+            and pair == self.pair
         )
 
-    def dropped(self, signature: Signature) -> None:
-        if len(self._dropped) >= DROPPED_CALLS_MAX:
-            self._dropped.clear()
-        self._dropped[signature] = self.newest_connection
+    def dropped(self, signature: Signature) -> "GhostGuard":
+        """A call was dropped."""
+        known = {} if len(self.dropped_calls) >= DROPPED_CALLS_MAX else dict(self.dropped_calls)
+        known[signature] = self.newest_connection
+        return self._replace(dropped_calls=known)
 
-    def admitted(self, pair: tuple[int, int], connection: int, signature: Signature) -> bool:
-        """A call is about to take effect. True if that shows the rule to be wrong for this id: then it is off now."""
+    def admitted(self, pair: tuple[int, int], connection: int, signature: Signature) -> "GhostGuard":
+        """A call is about to take effect. If that shows the rule to be wrong for this id, the rule is off now."""
         if connection == NO_CONNECTION:
-            return False
-        if pair != self._pair:
-            self._pair = pair
-            self.newest_connection = connection
-            self._dropped.clear()
-            self._returned = 0
-            return False
-        newest_when_dropped = self._dropped.pop(signature, None) if self._dropped else None
-        if newest_when_dropped is not None and connection > newest_when_dropped:
-            self._returned += 1
-        if connection > self.newest_connection:
-            self.newest_connection = connection
-        if self._returned < RETURNED_CALLS_MAX or self.is_off:
-            return False
-        self.is_off = True
-        return True
+            return self
+        if pair != self.pair:
+            return GhostGuard(pair, connection, is_off=self.is_off)
+        if connection == self.newest_connection and not self.dropped_calls:
+            return self
+        known, returned_count = self.dropped_calls, self.returned_count
+        if signature in known:
+            if connection > known[signature]:
+                returned_count += 1
+            known = {other: newest for other, newest in known.items() if other != signature}
+        return GhostGuard(
+            pair,
+            max(connection, self.newest_connection),
+            known,
+            returned_count,
+            self.is_off or returned_count >= RETURNED_CALLS_MAX,
+        )
 
-    def transaction_began(self) -> None:
-        self._returned = 0
+    def transaction_began(self) -> "GhostGuard":
+        return self._replace(returned_count=0) if self.returned_count else self
+
+
+NO_GHOSTS_SEEN = GhostGuard()

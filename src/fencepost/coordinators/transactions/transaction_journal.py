@@ -9,11 +9,11 @@ Three of these records are written for every transaction, so keys and values of 
 import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
-from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionRecord, impossible
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord, impossible
 from fencepost.coordinators.transactions.transaction_states import EMPTY, PERSISTED, TransactionState
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import MalformedMessage
@@ -37,13 +37,6 @@ _TAG_COUNTS = [bytes((count,)) for count in range(5)]
 PARTITION_SETS_CACHED_MAX = 1024
 KEYS_CACHED_MAX = 16_384
 _new_tuple = tuple.__new__
-
-
-class TransactionEntry(NamedTuple):
-    """The state of a transactional id, or (without a record) its end."""
-
-    transactional_id: str
-    record: TransactionRecord | None
 
 
 class TransactionJournal:
@@ -163,7 +156,7 @@ def _from_value(value: TransactionLogValue) -> TransactionRecord:
         timeout_ms=value.transaction_timeout_ms,
         state=TransactionState(value.transaction_status),
         partitions=frozenset(
-            (topic.topic, partition)
+            TopicPartition(topic.topic, partition)
             for topic in value.transaction_partitions or ()
             for partition in topic.partition_ids
         ),

@@ -7,7 +7,7 @@ docs/transaction-states.md is drawn from it. Numbers and names are those of Kafk
 import enum
 from collections.abc import Mapping
 
-from fencepost.coordinators.transactions.errors import IllegalTransition
+from fencepost.coordinators.illegal_transition import IllegalTransition
 
 
 class TransactionState(enum.IntEnum):

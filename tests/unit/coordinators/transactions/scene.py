@@ -15,13 +15,18 @@ from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.coordinators.transactions import events as told
-from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.coordinators.transactions.coordinator import MarkerDone, TransactionCoordinator
+from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.coordinators.transactions.ghosts import DropConnection
-from fencepost.coordinators.transactions.markers import MarkerDone, MarkerOrder
-from fencepost.coordinators.transactions.metadata import TopicPartition, TransactionMetadata, TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import (
+    TransactionEntry,
+    TransactionMetadata,
+    TransactionRecord,
+)
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.batch import build_batch
 from fencepost.wire.codec import decode, encode
@@ -450,7 +455,7 @@ def pair(text: str) -> Pair:
 
 def topic_partition(text: str) -> TopicPartition:
     topic, _, index = text.rpartition("-")
-    return topic, int(index)
+    return TopicPartition(topic, int(index))
 
 
 def names(partitions: Any) -> str:

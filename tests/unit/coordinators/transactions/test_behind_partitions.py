@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.coordinators.transactions.init import caught_up
-from fencepost.coordinators.transactions.metadata import EPOCH_EXHAUSTED, TransactionRecord
+from fencepost.coordinators.transactions.decisions import caught_up
+from fencepost.coordinators.transactions.transaction_metadata import EPOCH_EXHAUSTED, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 
 DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)

@@ -6,9 +6,17 @@ from functools import partial
 import pytest
 
 from fencepost.coordinators.context import Now
-from fencepost.coordinators.transactions.end import check_identity, decide_end_protocol_1, decide_end_protocol_2
-from fencepost.coordinators.transactions.errors import Refused
-from fencepost.coordinators.transactions.metadata import ProducerPair, TransactionMetadata, TransactionRecord
+from fencepost.coordinators.transactions.decisions import (
+    Refused,
+    check_identity,
+    ended_by_protocol_1,
+    ended_by_protocol_2,
+)
+from fencepost.coordinators.transactions.transaction_metadata import (
+    ProducerPair,
+    TransactionMetadata,
+    TransactionRecord,
+)
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
 from tests.unit.coordinators.transactions.scene import Scene
 
@@ -62,7 +70,7 @@ def verdict_of(decide: Callable[[], TransactionRecord | None]) -> tuple[str, Tra
 def test_protocol_1_row_by_row(state: str, result: str, expected: str) -> None:
     metadata = standing_at(state, 5)
     check_identity(metadata.record, ProducerPair(1000, 5))
-    verdict, target = verdict_of(lambda: decide_end_protocol_1(metadata, result == "commit", NOW))
+    verdict, target = verdict_of(lambda: ended_by_protocol_1(metadata, result == "commit", NOW))
     assert verdict == expected
     if target:
         assert (target.producer_id, target.producer_epoch) == (1000, 5)
@@ -90,7 +98,7 @@ def test_protocol_2_row_by_row(
     for (is_commit, epoch), expected in cells.items():
         metadata = standing_at(state, 5)
         given = ProducerPair(1000, epoch)
-        verdict, target = verdict_of(partial(decide_end_protocol_2, metadata, given, is_commit, NOW, lambda: 2000))
+        verdict, target = verdict_of(partial(ended_by_protocol_2, metadata, given, is_commit, NOW, 2000))
         assert verdict == expected, (is_commit, epoch)
         if target:
             assert (target.producer_epoch, target.last_producer_epoch) == (6, 5)
@@ -100,7 +108,7 @@ def test_protocol_2_row_by_row(
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_the_epoch_before_is_no_retry_where_the_last_end_did_not_raise_it(state: str, is_commit: bool) -> None:
     metadata = standing_at(state, 5, ended_by=0)
-    decide = partial(decide_end_protocol_2, metadata, ProducerPair(1000, 4), is_commit, NOW, lambda: 2000)
+    decide = partial(ended_by_protocol_2, metadata, ProducerPair(1000, 4), is_commit, NOW, 2000)
     assert verdict_of(decide) == (FENCED, None)
 
 
@@ -141,14 +149,14 @@ def test_a_zombie_of_protocol_2_never_gets_the_epoch_of_a_live_producer_of_proto
 def test_protocol_2_any_other_epoch_is_fenced(state: str, epoch: int) -> None:
     for is_commit in (True, False):
         with pytest.raises(Refused) as refusal:
-            decide_end_protocol_2(standing_at(state, 5), ProducerPair(1000, epoch), is_commit, NOW, lambda: 2000)
+            ended_by_protocol_2(standing_at(state, 5), ProducerPair(1000, epoch), is_commit, NOW, 2000)
         assert refusal.value.code.name == FENCED
 
 
 @pytest.mark.parametrize(("state", "expected"), [("CompleteCommit", "NONE"), ("Empty", FENCED), ("Ongoing", FENCED)])
 def test_protocol_2_the_retry_over_a_rotation_is_known_by_the_previous_producer_id(state: str, expected: str) -> None:
     metadata = standing_at(state, 0, previous=999)
-    verdict, _ = verdict_of(lambda: decide_end_protocol_2(metadata, ProducerPair(999, 32766), True, NOW, lambda: 2000))
+    verdict, _ = verdict_of(lambda: ended_by_protocol_2(metadata, ProducerPair(999, 32766), True, NOW, 2000))
     assert verdict == expected
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal, by_topic
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal, by_topic
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
 from fencepost.wire.codec import encode
 from fencepost.wire.messages import TransactionLogKey, TransactionLogValue

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fencepost.coordinators.journal import UnknownRecordType
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry, TransactionJournal
+from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PERSISTED, TransactionState
 from fencepost.wire.errors import MalformedMessage
 

@@ -4,8 +4,7 @@ import pytest
 
 from fencepost.coordinators.events import RecordSkipped
 from fencepost.coordinators.journal import JournalRecord
-from fencepost.coordinators.transactions.metadata import TransactionRecord
-from fencepost.coordinators.transactions.transaction_journal import TransactionEntry
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PREPARED, TransactionState
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from fencepost.coordinators.transactions.errors import IllegalTransition
-from fencepost.coordinators.transactions.metadata import TransactionMetadata, TransactionRecord
+from fencepost.coordinators.illegal_transition import IllegalTransition
+from fencepost.coordinators.transactions.transaction_metadata import TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import (
     TRANSITIONS,
     TransactionState,
@@ -48,18 +48,18 @@ def ongoing() -> TransactionMetadata:
 
 def test_there_is_one_slot_for_a_change_under_way() -> None:
     metadata = ongoing()
-    metadata.begin(TransactionState.ONGOING)
+    metadata.reserve(TransactionState.ONGOING)
     with pytest.raises(IllegalTransition, match="ONGOING is pending"):
-        metadata.begin(TransactionState.PREPARE_COMMIT)
-    metadata.cancel()
-    metadata.begin(TransactionState.PREPARE_COMMIT)
+        metadata.reserve(TransactionState.PREPARE_COMMIT)
+    metadata.release()
+    metadata.reserve(TransactionState.PREPARE_COMMIT)
 
 
 def test_what_was_not_begun_cannot_be_applied() -> None:
     metadata = ongoing()
     with pytest.raises(IllegalTransition, match="nothing is pending"):
         metadata.apply(metadata.record._replace(state=TransactionState.PREPARE_COMMIT))
-    metadata.begin(TransactionState.PREPARE_ABORT)
+    metadata.reserve(TransactionState.PREPARE_ABORT)
     with pytest.raises(IllegalTransition, match="PREPARE_ABORT is pending"):
         metadata.apply(metadata.record._replace(state=TransactionState.PREPARE_COMMIT))
 

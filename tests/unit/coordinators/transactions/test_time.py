@@ -1,6 +1,13 @@
 """What the passing of time does: open transactions time out, idle ids expire; wall clocks that jump do nothing."""
 
-from fencepost.coordinators.context import Now
+from typing import Any
+
+import pytest
+
+from fencepost.coordinators.transactions import coordinator
+from fencepost.coordinators.transactions.decisions import decide_timer
+from fencepost.coordinators.transactions.effects import Effects, TimerKind
+from fencepost.coordinators.transactions.transaction_metadata import TransactionMetadata
 from fencepost.wire.errors import ErrorCode
 from tests.unit.coordinators.transactions.scene import Scene
 
@@ -322,23 +329,21 @@ def test_an_expiry_that_cannot_be_written_is_tried_again() -> None:
     assert scene.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-def test_ten_thousand_idle_ids_cost_a_tick_nothing() -> None:
+def test_ten_thousand_idle_ids_cost_a_tick_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     for number in range(10_000):
         scene.init(f"tx-{number}")
-    looked_at = 0
-    original = scene.coordinator._sweep._idle_for_too_long
+    looked_at: list[TimerKind] = []
 
-    def counted(metadata: object, now: Now) -> None:
-        nonlocal looked_at
-        looked_at += 1
-        original(metadata, now)  # type: ignore[arg-type]
+    def counted(metadata: TransactionMetadata, kind: TimerKind, *rest: Any) -> Effects:
+        looked_at.append(kind)
+        return decide_timer(metadata, kind, *rest)
 
-    scene.coordinator._sweep._idle_for_too_long = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(coordinator, "decide_timer", counted)
     scene.add((1000, 0), ("out", 0), transactional_id="tx-0")
     scene.advance(100_000)
     assert scene.describe("tx-0").transaction_state == "CompleteAbort"
-    assert looked_at == 0
+    assert looked_at == [TimerKind.TIMEOUT]
 
 
 def test_a_time_out_at_the_last_epoch_does_not_hand_out_the_reserved_one() -> None:

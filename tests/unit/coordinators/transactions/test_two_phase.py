@@ -1,6 +1,6 @@
 """Transactions that an outside coordinator commits (KIP-939): kept over restarts, ended by their token."""
 
-from fencepost.coordinators.transactions.metadata import TIMEOUT_NEVER_MS
+from fencepost.coordinators.transactions.transaction_metadata import TIMEOUT_NEVER_MS
 from tests.unit.coordinators.transactions.scene import Scene
 
 YEAR_MS = 365 * 24 * 3_600_000

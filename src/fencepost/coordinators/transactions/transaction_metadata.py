@@ -1,14 +1,20 @@
-"""What the coordinator knows of one transactional id.
+"""What the coordinator knows of one transactional id, and how its log brings that about.
 
-`TransactionRecord` is what one record of __transaction_state says; decisions make the next one from the current one.
-`TransactionMetadata` holds the current record, which is always the durable one, and the one change that may be under
-way. Its record changes only by `apply`, which the runtime's replay calls.
+Everything that moves this state is in this file. `TransactionRecord` is what one record of __transaction_state says.
+`TransactionMetadata` holds the current record, which is always the durable one, the one slot for a change that is under
+way, and the rest that lives in memory alone. Its record changes only by replay: `TransactionShard.replay`, which the
+runtime calls for every record that is loaded or has become durable. (One exception, when loading ends: `catch_up`.)
+
+Nothing is decided here. `decisions` reads this state and returns effects; the coordinator carries them out with the
+methods below.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.coordinators.transactions.errors import IllegalTransition
-from fencepost.coordinators.transactions.ghosts import GhostGuard
+from fencepost.coordinators.context import Now
+from fencepost.coordinators.illegal_transition import IllegalTransition
+from fencepost.coordinators.transactions.ghosts import NO_GHOSTS_SEEN, GhostGuard
 from fencepost.coordinators.transactions.transaction_states import (
     AT_REST,
     EMPTY,
@@ -17,17 +23,15 @@ from fencepost.coordinators.transactions.transaction_states import (
     TransactionState,
     check_transition,
 )
-from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from fencepost.topic_partition import TopicPartition
+from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX
 
 if TYPE_CHECKING:
-    from fencepost.coordinators.transactions.add import AddCall
+    from fencepost.coordinators.transactions.effects import AddCall
     from fencepost.coordinators.transactions.events import FencingCause
 
-TopicPartition = tuple[str, int]
-
-EPOCH_MAX = 32767
-"""Never handed out, so that the coordinator can always fence."""
-EPOCH_EXHAUSTED = EPOCH_MAX - 1
+EPOCH_EXHAUSTED = PRODUCER_EPOCH_MAX - 1
+"""The last epoch that is handed out: the one above it is kept, so that the coordinator can always fence."""
 TIMEOUT_NEVER_MS = 2**31 - 1
 """The stored time-out of an id that takes part in an outer two-phase commit."""
 NO_TIMESTAMP = -1
@@ -121,6 +125,13 @@ def transaction_record(
     )
 
 
+class TransactionEntry(NamedTuple):
+    """The state of a transactional id, or (without a record) its end: a record of the log with its key."""
+
+    transactional_id: str
+    record: TransactionRecord | None
+
+
 class TransactionMetadata:
     __slots__ = (
         "awaiting_markers",
@@ -130,6 +141,7 @@ class TransactionMetadata:
         "partition",
         "pending_state",
         "record",
+        "refused_markers",
         "transactional_id",
         "waiters",
     )
@@ -141,20 +153,24 @@ class TransactionMetadata:
         self.record = record
         self.pending_state: TransactionState | None = None
         self.awaiting_markers: set[TopicPartition] = set()
+        self.refused_markers: list[TopicPartition] = []
+        """Of those awaited: to be sent again."""
         self.waiters: list[AddCall] = []
         """Adds that came while a change was under way."""
-        self.guard = GhostGuard()
+        self.guard = NO_GHOSTS_SEEN
         self.fenced_by: FencingCause | None = None
         """Why epochs before the current one are refused; None if that was before the coordinator started."""
         self.is_abandoned = False
-        """The partition is not ours any more: whatever still comes back for this id comes too late."""
+        """The partition is not ours any more, or the id has expired: whatever still comes back for it is too late."""
 
     @property
     def is_busy(self) -> bool:
         return self.pending_state is not None or self.record.state in PREPARED
 
-    def begin(self, target: TransactionState) -> None:
-        """Take the one slot for a change under way."""
+    # The slot for a change under way
+
+    def reserve(self, target: TransactionState) -> None:
+        """Take the one slot. A transaction that is to be completed waits for the markers of its partitions in it."""
         current = self.record.state
         if self.pending_state is not None:
             if self.pending_state is not TransactionState.PREPARE_EPOCH_FENCE:
@@ -164,10 +180,14 @@ class TransactionMetadata:
             current = self.pending_state
         check_transition(self.transactional_id, current, target)
         self.pending_state = target
+        if current in PREPARED:
+            self.awaiting_markers = set(self.record.partitions)
 
-    def cancel(self) -> None:
+    def release(self) -> None:
         """The change did not become durable: everything is as it was."""
         self.pending_state = None
+
+    # Replay
 
     def apply(self, record: TransactionRecord) -> None:
         """The change is durable."""
@@ -179,6 +199,38 @@ class TransactionMetadata:
         self.pending_state = None
         self.record = record
 
+    def catch_up(self, record: TransactionRecord) -> None:
+        """Loading found that partitions have seen a larger epoch than the log tells of: go on above it."""
+        self.record = record
+
+    # What lives in memory alone
+
+    def count_marker(self, partition: TopicPartition) -> None:
+        self.awaiting_markers.discard(partition)
+
+    def note_refused_marker(self, partition: TopicPartition) -> None:
+        self.refused_markers.append(partition)
+
+    def forget_refused_markers(self) -> None:
+        """They are being sent again."""
+        self.refused_markers = []
+
+    def note_fencing(self, cause: "FencingCause") -> None:
+        self.fenced_by = cause
+
+    def keep_guard(self, guard: GhostGuard) -> None:
+        self.guard = guard
+
+    def wait(self, call: "AddCall") -> None:
+        self.waiters.append(call)
+
+    def take_waiters(self) -> "list[AddCall]":
+        waiters, self.waiters = self.waiters, []
+        return waiters
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+
     def check(self, target: TransactionRecord) -> None:
         """What every record must respect, whatever decided it; looked at before it is written."""
         problem = _contradiction(self.record, target)
@@ -186,8 +238,58 @@ class TransactionMetadata:
             raise IllegalTransition(self.transactional_id, self.record.state.name, target.state.name, problem)
 
 
+def _nothing_to_undo() -> None:
+    """What is applied is durable already."""
+
+
+class TransactionShard:
+    """The transactional ids of one partition of __transaction_state: what the runtime replays into."""
+
+    def __init__(
+        self,
+        partition: int,
+        on_loaded: Callable[["TransactionShard", Now], None],
+        on_unloaded: Callable[["TransactionShard"], None],
+    ) -> None:
+        self.partition = partition
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._is_loaded = False
+        self._on_loaded = on_loaded
+        self._on_unloaded = on_unloaded
+
+    def create(self, transactional_id: str, record: TransactionRecord) -> TransactionMetadata:
+        """An id that nobody has used yet. It exists for others once its first record is durable."""
+        metadata = TransactionMetadata(transactional_id, self.partition, record)
+        self.transactions[transactional_id] = metadata
+        return metadata
+
+    def forget(self, metadata: TransactionMetadata) -> None:
+        if self.transactions.get(metadata.transactional_id) is metadata:
+            del self.transactions[metadata.transactional_id]
+
+    def replay(self, position: int, producer_id: int, entry: TransactionEntry) -> Callable[[], None]:
+        if entry.record is None:
+            self.transactions.pop(entry.transactional_id, None)
+        elif self._is_loaded:
+            self.transactions[entry.transactional_id].apply(entry.record)
+        else:
+            # The last record of an id says everything: those before it may have been compacted away.
+            self.create(entry.transactional_id, entry.record)
+        return _nothing_to_undo
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+    def loaded(self, now: Now) -> None:
+        self._is_loaded = True
+        self._on_loaded(self, now)
+
+    def unloaded(self) -> None:
+        self._on_unloaded(self)
+
+
 def impossible(record: TransactionRecord) -> str | None:
-    """Why no coordinator can have written this, if so: whoever went on from it would end in a contradiction."""
+    """Why no coordinator can have written this, if so: going on from it would end in a contradiction."""
     if record.producer_id < 0 or record.producer_epoch < 0:
         return f"no producer has id {record.producer_id} and epoch {record.producer_epoch}"
     next_pair = ProducerPair(record.next_producer_id, max(record.next_producer_epoch, 0))
@@ -201,7 +303,7 @@ def impossible(record: TransactionRecord) -> str | None:
 
 
 def _contradiction(old: TransactionRecord, new: TransactionRecord) -> str | None:
-    if new.producer_id < 0 or not 0 <= new.producer_epoch <= EPOCH_MAX:
+    if new.producer_id < 0 or not 0 <= new.producer_epoch <= PRODUCER_EPOCH_MAX:
         return f"no producer has id {new.producer_id} and epoch {new.producer_epoch}"
     if new.producer_id == old.producer_id and new.producer_epoch < old.producer_epoch:
         return f"the epoch would fall from {old.producer_epoch} to {new.producer_epoch}"

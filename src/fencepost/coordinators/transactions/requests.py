@@ -1,7 +1,8 @@
-"""AddPartitionsToTxn 0-5 and AddOffsetsToTxn 0-4 as requests: which partitions exist, and the answer in each version.
+"""The calls of producers on the wire: a request of each version in, a call for the decisions out, and the way back.
 
-Up to version 3 AddPartitionsToTxn comes from a client and adds to one transaction; one partition that cannot be added
-spoils the call. From version 4 brokers send it for many transactions at a time, to add or only to verify.
+InitProducerId 0-6, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5. EndTxn speaks protocol 2 from version 5 on,
+and has room for the epoch that comes with it. Owns which partitions may be added and how an answer looks in each
+version; knows nothing about states.
 """
 
 from __future__ import annotations
@@ -10,21 +11,31 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from fencepost.coordinators.context import Caller, Now, Topics
-from fencepost.coordinators.transactions.add import AddCall, Adds
+from fencepost.coordinators.transactions.effects import AddCall, EndCall, InitCall, Outcome, VerifyCall
 from fencepost.coordinators.transactions.ghosts import DropConnection
-from fencepost.coordinators.transactions.metadata import PROTOCOL_1, PROTOCOL_2, ProducerPair, TopicPartition
+from fencepost.coordinators.transactions.transaction_metadata import PROTOCOL_1, PROTOCOL_2, ProducerPair
+from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 
-OFFSETS_TOPIC = "__consumer_offsets"
-_CLIENTS_MAY_NOT_ADD = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
-PRODUCER_FENCED_VERSION = 2
+_CLIENTS_MAY_NOT_ADD = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+# Clients of earlier versions know only INVALID_PRODUCER_EPOCH.
+INIT_FENCED_VERSION = 4
+ADD_FENCED_VERSION = 2
+END_FENCED_VERSION = 2
+
+END_PROTOCOL_2_VERSION = 5
 BROKER_VERSION = 4
 
 RequestedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -33,15 +44,78 @@ TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
+Reply = Promise[Outcome | DropConnection]
 Errors = dict[TopicPartition, ErrorCode]
 T = TypeVar("T")
 Steps = Generator[Promise[Any] | None, None, T]
 TOPICS_PER_STEP = 64
 
 
+def init_call(request: InitProducerIdRequest, caller: Caller) -> InitCall:
+    return InitCall(
+        request.transactional_id,
+        ProducerPair(request.producer_id, request.producer_epoch),
+        request.transaction_timeout_ms,
+        request.enable2_pc,
+        request.keep_prepared_txn,
+        caller,
+    )
+
+
+def init_response(outcome: Outcome | DropConnection, version: int) -> InitProducerIdResponse:
+    assert not isinstance(outcome, DropConnection), "an InitProducerId cannot be a ghost"
+    return InitProducerIdResponse(
+        error_code=_known_to(version, INIT_FENCED_VERSION, outcome.error),
+        producer_id=outcome.client.producer_id,
+        producer_epoch=outcome.client.producer_epoch,
+        ongoing_txn_producer_id=outcome.ongoing.producer_id,
+        ongoing_txn_producer_epoch=outcome.ongoing.producer_epoch,
+    )
+
+
+def end_call(request: EndTxnRequest, version: int, caller: Caller) -> EndCall:
+    return EndCall(
+        request.transactional_id,
+        ProducerPair(request.producer_id, request.producer_epoch),
+        request.committed,
+        version >= END_PROTOCOL_2_VERSION,
+        caller,
+    )
+
+
+def end_response(outcome: Outcome | DropConnection, version: int) -> EndTxnResponse | DropConnection:
+    if isinstance(outcome, DropConnection):
+        return outcome
+    if outcome.error is not ErrorCode.NONE:
+        return EndTxnResponse(error_code=_known_to(version, END_FENCED_VERSION, outcome.error))
+    if version < END_PROTOCOL_2_VERSION:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=outcome.client.producer_id, producer_epoch=outcome.client.producer_epoch)
+
+
+def _known_to(version: int, fenced_version: int, error: ErrorCode) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED and version < fenced_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
 class AddRequests:
-    def __init__(self, adds: Adds, topics: Topics, group_partition: Callable[[str], int], wait_ms: int) -> None:
-        self._adds = adds
+    """AddPartitionsToTxn 0-5 and AddOffsetsToTxn 0-4.
+
+    Up to version 3 AddPartitionsToTxn comes from a client and adds to one transaction; one partition that cannot be
+    added spoils the call. From version 4 brokers send it for many transactions at a time, to add or only to verify.
+    """
+
+    def __init__(
+        self,
+        add: Callable[[AddCall, Now], Reply],
+        verify: Callable[[VerifyCall], Errors],
+        topics: Topics,
+        group_partition: Callable[[str], int],
+        wait_ms: int,
+    ) -> None:
+        self._add = add
+        self._verify = verify
         self._topics = topics
         self._group_partition = group_partition
         self._wait_ms = wait_ms
@@ -58,13 +132,13 @@ class AddRequests:
             return Promise.resolved(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
         call = self._call_of_client(request, caller, now)
 
-        def answer(error: ErrorCode | DropConnection) -> AddPartitionsToTxnResponse | DropConnection:
-            if isinstance(error, DropConnection):
-                return error
-            results = _same_results(topics, _for_version(error, version))
+        def respond(outcome: Outcome | DropConnection) -> AddPartitionsToTxnResponse | DropConnection:
+            if isinstance(outcome, DropConnection):
+                return outcome
+            results = _same_results(topics, _known_to(version, ADD_FENCED_VERSION, outcome.error))
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
-        return self._adds.add(call, now).map(answer)
+        return self._add(call, now).map(respond)
 
     def add_partitions_in_steps(
         self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
@@ -95,12 +169,13 @@ class AddRequests:
         topics = request.v3_and_below_topics
         errors = yield from self._check_in_steps(topics, is_client=True)
         if not errors:
-            added = self._adds.add(self._call_of_client(request, caller, now), now)
+            added = self._add(self._call_of_client(request, caller, now), now)
             if not added.done:
                 yield added
             if isinstance(added.value, DropConnection):
                 return added.value
-            errors = everywhere(_partitions(topics), _for_version(added.value, version))
+            error = _known_to(version, ADD_FENCED_VERSION, added.value.error)
+            errors = dict.fromkeys(_partitions(topics), error)
         answers = yield from _topic_results_in_steps(topics, errors)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
 
@@ -111,19 +186,19 @@ class AddRequests:
             "AddOffsetsToTxn",
             request.transactional_id,
             ProducerPair(request.producer_id, request.producer_epoch),
-            frozenset({(OFFSETS_TOPIC, self._group_partition(request.group_id))}),
+            frozenset({TopicPartition(CONSUMER_OFFSETS, self._group_partition(request.group_id))}),
             PROTOCOL_1,
             caller,
             now.monotonic_ms + self._wait_ms,
             is_guarded=True,
         )
 
-        def answer(error: ErrorCode | DropConnection) -> AddOffsetsToTxnResponse | DropConnection:
-            if isinstance(error, DropConnection):
-                return error
-            return AddOffsetsToTxnResponse(error_code=_for_version(error, version))
+        def respond(outcome: Outcome | DropConnection) -> AddOffsetsToTxnResponse | DropConnection:
+            if isinstance(outcome, DropConnection):
+                return outcome
+            return AddOffsetsToTxnResponse(error_code=_known_to(version, ADD_FENCED_VERSION, outcome.error))
 
-        return self._adds.add(call, now).map(answer)
+        return self._add(call, now).map(respond)
 
     def _add_for_brokers(
         self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
@@ -168,7 +243,7 @@ class AddRequests:
         now: Now,
     ) -> Promise[Errors]:
         if transaction.verify_only:
-            return Promise.resolved(self._adds.verify(transaction.transactional_id, given, partitions, caller))
+            return Promise.resolved(self._verify(VerifyCall(transaction.transactional_id, given, partitions, caller)))
         call = AddCall(
             "AddPartitionsToTxn",
             transaction.transactional_id,
@@ -178,7 +253,7 @@ class AddRequests:
             caller,
             now.monotonic_ms + self._wait_ms,
         )
-        return self._adds.add(call, now).map(lambda error: everywhere(partitions, error))
+        return self._add(call, now).map(lambda outcome: everywhere(partitions, outcome))
 
     def _call_of_client(self, request: AddPartitionsToTxnRequest, caller: Caller, now: Now) -> AddCall:
         return AddCall(
@@ -220,7 +295,7 @@ class AddRequests:
             partition_count = self._topics.partition_count_of(name) or 0
             for partition in topic.partitions:
                 if not 0 <= partition < partition_count:
-                    errors[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    errors[TopicPartition(name, partition)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _spoiled(topics: list[RequestedTopic], errors: Errors) -> Errors:
@@ -232,19 +307,13 @@ def _some_at_a_time(topics: list[RequestedTopic]) -> Iterator[list[RequestedTopi
         yield topics[start : start + TOPICS_PER_STEP]
 
 
-def everywhere(partitions: Iterable[TopicPartition], error: ErrorCode | DropConnection) -> Errors:
-    assert not isinstance(error, DropConnection), "only calls of clients can be ghosts"
-    return dict.fromkeys(partitions, error)
-
-
-def _for_version(error: ErrorCode, version: int) -> ErrorCode:
-    if error is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_VERSION:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error
+def everywhere(partitions: Iterable[TopicPartition], outcome: Outcome | DropConnection) -> Errors:
+    assert not isinstance(outcome, DropConnection), "only calls of clients can be ghosts"
+    return dict.fromkeys(partitions, outcome.error)
 
 
 def _partitions(topics: Iterable[RequestedTopic]) -> list[TopicPartition]:
-    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+    return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
 def _same_results(topics: Iterable[RequestedTopic], error: ErrorCode) -> list[TopicResult]:
@@ -272,7 +341,7 @@ def _topic_results(topics: Iterable[RequestedTopic], errors: Errors) -> list[Top
         TopicResult(
             name=topic.name,
             results_by_partition=[
-                PartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
+                PartitionResult(partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)])
                 for index in topic.partitions
             ],
         )

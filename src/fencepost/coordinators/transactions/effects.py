@@ -1,0 +1,256 @@
+"""Calls in, effects out: the plain values between a decision and the coordinator that carries it out.
+
+A decision returns a list of effects, which are carried out in order. `Append` is a barrier: what comes before it
+happens at once, what comes after it happens when the record is durable and applied, and never if it cannot be
+written; what happens instead is another decision (`decisions.decide_lost`).
+"""
+
+import dataclasses
+import enum
+from collections.abc import Collection
+from typing import ClassVar, NamedTuple
+
+from fencepost.coordinators.context import Caller
+from fencepost.coordinators.transactions.events import FencingCause, TransactionEvent
+from fencepost.coordinators.transactions.ghosts import DropConnection, GhostGuard
+from fencepost.coordinators.transactions.transaction_metadata import NO_PAIR, ProducerPair, TransactionRecord
+from fencepost.coordinators.transactions.transaction_states import TransactionState
+from fencepost.promise import Promise
+from fencepost.topic_partition import TopicPartition
+from fencepost.wire.errors import ErrorCode
+
+
+class Outcome(NamedTuple):
+    """What a client learns, whatever its version of the request."""
+
+    error: ErrorCode
+    client: ProducerPair = NO_PAIR
+    """What it goes on with."""
+    ongoing: ProducerPair = NO_PAIR
+    """The pair of the prepared transaction that it is to end."""
+
+
+AGREED = Outcome(ErrorCode.NONE)
+
+# Calls
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class InitCall:
+    operation: ClassVar[str] = "InitProducerId"
+
+    transactional_id: str | None
+    """None: the client is idempotent only, and wants no more than a producer id."""
+    given: ProducerPair
+    """The pair it holds, if it only wants a new epoch after an error (KIP-360); else NO_PAIR."""
+    timeout_ms: int
+    is_two_phase: bool
+    keeps_prepared: bool
+    caller: Caller
+    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class AddCall:
+    operation: str
+    transactional_id: str
+    given: ProducerPair
+    partitions: frozenset[TopicPartition]
+    transaction_version: int
+    caller: Caller
+    deadline_ms: int
+    is_guarded: bool = False
+    """Sent by a client of protocol 1: may be a ghost."""
+    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class EndCall:
+    operation: ClassVar[str] = "EndTxn"
+
+    transactional_id: str
+    given: ProducerPair
+    is_commit: bool
+    is_protocol_2: bool
+    caller: Caller
+    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
+
+
+class VerifyCall(NamedTuple):
+    """A partition leader's question, which is answered without an effect."""
+
+    transactional_id: str
+    given: ProducerPair
+    partitions: Collection[TopicPartition]
+    caller: Caller
+
+    @property
+    def operation(self) -> str:
+        return "verify"
+
+
+Call = InitCall | AddCall | EndCall
+
+
+# Effects
+
+
+class Append(NamedTuple):
+    """Write the next record of the id, in the slot for it, which is taken now if it was not reserved before."""
+
+    record: TransactionRecord
+    calls: tuple[Call, ...] = ()
+    """Which get the error if it cannot be written."""
+    meanwhile: "tuple[Answer | Drop, ...]" = ()
+    """Answers that do not depend on the record, and come when it has its slot: a client may call again at once."""
+
+
+class Answer(NamedTuple):
+    call: Call
+    outcome: Outcome
+
+
+class Drop(NamedTuple):
+    """The call is a ghost: no answer, and the end of its connection."""
+
+    call: Call
+
+
+class Wait(NamedTuple):
+    """Decide this call when the id is free, or at its deadline."""
+
+    call: AddCall
+
+
+class SendMarkers(NamedTuple):
+    """Have a marker written to each partition. Without any, the transaction is complete."""
+
+    partitions: Collection[TopicPartition]
+
+
+class CountMarker(NamedTuple):
+    """This partition has its marker, or needs none."""
+
+    partition: TopicPartition
+
+
+class RetryMarker(NamedTuple):
+    """This partition has refused its marker, and is among those that get it with the next SendMarkers."""
+
+    partition: TopicPartition
+
+
+class Reserve(NamedTuple):
+    """Take the slot for a change that will be appended later: until then the id is busy."""
+
+    state: TransactionState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """Free the slot: the change did not happen."""
+
+
+class TimerKind(enum.StrEnum):
+    TIMEOUT = "timeout"
+    """Of an open transaction; met at the sweep after it."""
+    EXPIRY = "expiry"
+    """Of an idle id; met at the sweep after it."""
+    MARKERS = "markers"
+    """Markers that were refused are sent again."""
+    COMPLETE = "complete"
+    """A Complete record that could not be written is written again."""
+
+
+class SetTimer(NamedTuple):
+    kind: TimerKind
+    delay_ms: int
+    """From when the effect is carried out."""
+
+
+class CancelTimer(NamedTuple):
+    kind: TimerKind
+
+
+class Report(NamedTuple):
+    """Tell the event feed. Its time is that at which the effect is carried out."""
+
+    event: TransactionEvent
+    open_since_ms: int | None = None
+    """When the transaction began, for an event that says how long it was open."""
+
+
+class NoteFencing(NamedTuple):
+    """Why earlier epochs are refused from now on."""
+
+    cause: FencingCause
+
+
+class KeepGuard(NamedTuple):
+    """What is known about the connections of the client."""
+
+    guard: GhostGuard
+
+
+class Create(NamedTuple):
+    """Begin with an id that nobody has used yet."""
+
+    transactional_id: str
+    record: TransactionRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forget:
+    """The id is not known any more."""
+
+
+class CatchUp(NamedTuple):
+    """Go on from this record, which is not in the log: partitions have seen its epoch."""
+
+    record: TransactionRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expire:
+    """Write the id's tombstone, together with those of others that expire now."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DrawProducerId:
+    """Draw a producer id that nobody has had, and decide again with it."""
+
+
+Effect = (
+    Append
+    | Answer
+    | Drop
+    | Wait
+    | SendMarkers
+    | CountMarker
+    | RetryMarker
+    | Reserve
+    | Release
+    | SetTimer
+    | CancelTimer
+    | Report
+    | NoteFencing
+    | KeepGuard
+    | Create
+    | Forget
+    | CatchUp
+    | Expire
+    | DrawProducerId
+)
+Effects = list[Effect]
+
+
+class MarkerOrder(NamedTuple):
+    """What a SendMarkers becomes on its way to the partitions' leaders."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+    partitions: tuple[TopicPartition, ...]
