@@ -1,6 +1,6 @@
 """What the Spark side raises: typed, the fact in one line, and what to do next in `advice`; `str()` gives both."""
 
-from typing import Any
+from typing import Any, Self
 
 
 class FencepostSparkError(Exception):
@@ -37,6 +37,13 @@ class NotSupported(FencepostSparkError):
 
 class InvalidOutput(FencepostSparkError):
     """The rows to be written do not have the columns of Spark's Kafka sink, or name no topic."""
+
+    @classmethod
+    def of_partition(cls, topic: str, partition: int, count: int) -> Self:
+        return cls(
+            f"a row is to go to partition {partition} of topic {topic!r}, which has {count}",
+            "correct the column `partition`, or leave it null to place rows by key",
+        )
 
 
 class BatchRefused(FencepostSparkError):

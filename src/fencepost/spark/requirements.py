@@ -3,6 +3,8 @@
 Looks at the environment and at Spark's configuration only; nothing here talks to a broker.
 """
 
+import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -76,12 +78,12 @@ def require_pyspark(minimum: tuple[int, int] = PYSPARK_FOR_SINK, purpose: str = 
     return version
 
 
+@functools.cache
 def require_arrow() -> None:
-    try:
-        import numba  # noqa: F401
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise RequirementNotMet(f"{error.name} is not installed", f"{INSTALL_EXTRA}; on the executors too") from None
+    """Looks only: numba takes a second to load, and only tasks need it."""
+    for name in ("numba", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise RequirementNotMet(f"{name} is not installed", f"{INSTALL_EXTRA}; on the executors too")
 
 
 def setting(spark: Any, name: str, default: str = "") -> str:

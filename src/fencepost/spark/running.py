@@ -2,12 +2,14 @@
 
 import builtins
 import contextlib
+import importlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -77,6 +79,8 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         for setting, value in {**settings, **(conf or {})}.items():
             builder = builder.config(setting, value)
         _silence_accumulators()
+        # While the JVM starts, this process would only wait; its first batch needs these.
+        threading.Thread(target=importlib.import_module, args=("fencepost.spark.sink",), daemon=True).start()
         return builder.getOrCreate()
 
 

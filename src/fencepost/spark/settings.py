@@ -18,9 +18,10 @@ from fencepost.spark.kafka_options import (
     OF_PRODUCERS,
     asks_for_kerberos,
 )
-from fencepost.wire.arrow_records import BATCH_BYTES
 from fencepost.wire.compression import CODEC_OF_COMPRESSION_TYPE, Codec
 
+BATCH_BYTES = 500_000
+"""Of a record batch, unless `batch.size` says otherwise."""
 _FIXED = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 """Producer options that an existing job may carry; exactly-once leaves them one value."""
 _CHOSEN_HERE = {

@@ -15,7 +15,6 @@ from fencepost.client.errors import ClientError
 from fencepost.client.sending import BULK
 from fencepost.client.transactions import TransactionHandle
 from fencepost.spark import write_errors
-from fencepost.spark.packing import split
 from fencepost.spark.workers import TaskCode, freeze_imports
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy
 
@@ -38,6 +37,8 @@ class Writer(TaskCode):
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import BarrierTaskContext
+
+        from fencepost.spark.row_packing import split
 
         context = BarrierTaskContext.get()
         # An attempt whose first batch is as long as another's could be taken for its repetition.

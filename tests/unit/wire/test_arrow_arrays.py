@@ -47,7 +47,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 from fencepost.topic_partition import TopicPartition
-from fencepost.spark.packing import Packer, split
+from fencepost.spark.packing import Packer
+from fencepost.spark.row_packing import split
 from fencepost.spark.unpacking import Portion, Unpacker
 from fencepost.spark import writing
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy
