@@ -6,7 +6,7 @@ Kafka, and their answers are one answer. Requests that are not in the table mean
 """
 
 import copy
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from operator import attrgetter
 from types import GeneratorType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
 
 PART_ENTRIES = 16
+PAYLOAD_BYTES = 131_072
 # So many parts may wait to be durable at a time.
 PENDING_PARTS_MAX = 8
 
@@ -28,6 +29,14 @@ class Inner(NamedTuple):
     answers: str
     keys: tuple[str, ...]
     """What names an entry; empty: it is a plain value."""
+    payload: str | None = None
+    """What of an entry may be large: so many bytes of it count as an entry."""
+
+    def weight(self, entries: Collection[Any]) -> int:
+        weight = len(entries)
+        if self.payload is not None:
+            weight += sum(len(getattr(entry, self.payload) or ()) for entry in entries) // PAYLOAD_BYTES
+        return weight
 
 
 class Split(NamedTuple):
@@ -49,7 +58,10 @@ _WRITTEN_ENTRIES = 200
 SPLITS: dict[ApiKey, tuple[Split, ...]] = {
     ApiKey.PRODUCE: (
         Split(
-            "topic_data", "responses", ("name", "topic_id"), Inner("partition_data", "partition_responses", ("index",))
+            "topic_data",
+            "responses",
+            ("name", "topic_id"),
+            Inner("partition_data", "partition_responses", ("index",), "records"),
         ),
     ),
     ApiKey.LIST_OFFSETS: (Split("topics", "topics", ("name",), _PARTITIONS),),
@@ -162,18 +174,20 @@ def _cut(split: Split, group: list[Any]) -> Iterator[tuple[list[Any], int] | Non
     if inner is None:
         yield group, len(group)
         return
-    weights = [len(getattr(entry, inner.entries) or ()) for entry in group]
+    weights = [inner.weight(getattr(entry, inner.entries) or ()) for entry in group]
     if len(group) > 1 or weights[0] <= split.part_entries:
         yield group, max(len(group), sum(weights))
         return
     some: list[Any] = []
+    weight = 0
     for same in (yield from _grouped(getattr(group[0], inner.entries), inner.keys)):
         some += same
-        if len(some) >= split.part_entries:
-            yield [_with(group[0], inner.entries, some)], len(some)
-            some = []
+        weight += inner.weight(same)
+        if weight >= split.part_entries:
+            yield [_with(group[0], inner.entries, some)], weight
+            some, weight = [], 0
     if some:
-        yield [_with(group[0], inner.entries, some)], len(some)
+        yield [_with(group[0], inner.entries, some)], weight
 
 
 def _grouped(entries: list[Any], keys: tuple[str, ...] | None) -> Generator[None, None, Iterable[list[Any]]]:
