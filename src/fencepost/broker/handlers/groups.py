@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.groups import Groups
-from fencepost.broker.handlers.routing import Method, routed
+from fencepost.broker.handlers.routing import Method, routed, routed_in_slices
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.wire.catalog import ApiKey
 
@@ -33,6 +33,6 @@ HANDLERS = {
     ApiKey.OFFSET_FETCH: _routed(GroupCoordinator.offset_fetch),
     ApiKey.OFFSET_DELETE: _routed(GroupCoordinator.offset_delete),
     ApiKey.DESCRIBE_GROUPS: _routed(GroupCoordinator.describe_groups),
-    ApiKey.LIST_GROUPS: _routed(GroupCoordinator.list_groups),
+    ApiKey.LIST_GROUPS: routed_in_slices(_groups, GroupCoordinator.list_groups),
     ApiKey.DELETE_GROUPS: _routed(GroupCoordinator.delete_groups),
 }
