@@ -33,6 +33,7 @@ from fencepost.wire.messages import (
 
 COMPACTED, TRANSACTIONS = "noisy-compacted", 300
 NAMES = 40_000
+LONG_NAMES, LONG_NAME_BYTES = 30_000, 2_000
 FETCHED = 20_000
 ANSWER_TIMEOUT_SECONDS = 60.0
 
@@ -45,14 +46,18 @@ def names(prefix: str) -> list[str]:
     return [f"{prefix}{number}" for number in range(NAMES)]
 
 
+def long_names() -> list[str]:
+    return [f"{number}".zfill(LONG_NAME_BYTES) for number in range(LONG_NAMES)]
+
+
 def _listed() -> list[bytes]:
     pattern = ListTransactionsRequest(transactional_id_pattern="(a?){400}a{400}", duration_filter=-1)
     return [framed(ApiKey.LIST_TRANSACTIONS, 2, pattern)]
 
 
-def _packed_batch() -> list[bytes]:
+def _packed_batch(batch: bytes) -> list[bytes]:
     topic = ProduceRequest.TopicProduceData
-    data = topic.PartitionProduceData(index=0, records=packed(190_000, Codec.ZSTD))
+    data = topic.PartitionProduceData(index=0, records=batch)
     request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic(name=COMPACTED, partition_data=[data])])
     return [framed(ApiKey.PRODUCE, 9, request)]
 
@@ -82,10 +87,14 @@ def _created(topics: int, partitions: int) -> list[bytes]:
 NOISE: dict[str, Callable[[], list[bytes]]] = {
     "nobody": list,
     "ListTransactions with a pattern": _listed,
-    "a zstd batch of 190,000 records to a compacted topic": _packed_batch,
+    "a zstd batch of 190,000 records to a compacted topic": lambda: _packed_batch(packed(190_000, Codec.ZSTD)),
+    "a zstd batch of 60 MB of zeros to a compacted topic": lambda: _packed_batch(packed(1, value=bytes(60_000_000))),
     f"{NAMES:,} tagged fields": _tags,
     f"DescribeGroups with {NAMES:,} names": lambda: [
         framed(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=names("g")))
+    ],
+    f"DescribeGroups of {LONG_NAMES * LONG_NAME_BYTES // 1_000_000} MB": lambda: [
+        framed(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=long_names()))
     ],
     f"DeleteGroups with {NAMES:,} names": lambda: [
         framed(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=names("g")))

@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from fencepost.broker.fetch_sessions import SESSION_PARTITIONS_MAX
+from fencepost.broker.topic_names import OFFSETS_TOPIC
+from fencepost.config import TopicConfig
+from fencepost.log.partition_log import PartitionLog
+from fencepost.simulation.clock import LOOK_NS
 from fencepost.simulation.node import LISTENER, SimulatedNode
 from fencepost.wire.batch import build_batch
 from fencepost.wire.catalog import ApiKey, response_class
@@ -20,7 +24,9 @@ from fencepost.wire.messages import (
     DescribeProducersRequest,
     FetchRequest,
     IncrementalAlterConfigsRequest,
+    ListGroupsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
     OffsetFetchRequest,
     UpdateFeaturesRequest,
     WriteTxnMarkersRequest,
@@ -105,6 +111,49 @@ def test_a_partition_named_many_times_gets_one_marker(machine: Machine) -> None:
     told = [partition for topic in answer.markers[0].topics for partition in topic.partitions]
     assert [(partition.partition_index, partition.error_code) for partition in told] == [(0, 0)]
     assert machine.node.partition("orders", 0).log.log_end_offset == 1
+
+
+def test_many_groups_are_listed_in_slices(machine: Machine) -> None:
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    offset = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    groups = {f"g{number}" for number in range(400)}
+    machine.node.create_internal_topic(OFFSETS_TOPIC)
+    machine.simulated.scheduler.run_ready()
+    for group in groups:
+        committed = OffsetCommitRequest(
+            group_id=group, generation_id_or_member_epoch=-1, topics=[topic(name="orders", partitions=[offset])]
+        )
+        machine.call(ApiKey.OFFSET_COMMIT, 8, committed)
+    looks = machine.simulated.clock.work_ns()
+    listed = machine.call(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+    assert {group.group_id for group in listed.groups} == groups
+    assert machine.simulated.clock.work_ns() - looks > 10 * LOOK_NS, "others could be served in between"
+
+
+def test_a_setting_of_the_broker_that_is_no_default_of_topics_does_not_touch_their_logs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updated: list[str] = []
+    update_config = PartitionLog.update_config
+
+    def counted(log: PartitionLog, config: TopicConfig) -> None:
+        updated.append(log.topic)
+        update_config(log, config)
+
+    monkeypatch.setattr(PartitionLog, "update_config", counted)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+    def set_on_broker(name: str, value: str) -> None:
+        change = resource.AlterableConfig(name=name, config_operation=0, value=value)
+        altered = [resource(resource_type=4, resource_name="1", configs=[change])]
+        answer = machine.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=altered))
+        assert answer.responses[0].error_code == 0
+
+    set_on_broker("log.cleaner.backoff.ms", "15001")
+    assert updated == []
+    set_on_broker("log.retention.ms", "5000")
+    assert updated.count("wide") == 500
+    assert {log.config.retention_ms for log in machine.node.logs()} == {5_000}
 
 
 def test_a_resource_altered_twice_in_one_request_is_refused_and_nothing_is_written(machine: Machine) -> None:

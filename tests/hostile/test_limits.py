@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost import Broker
 from fencepost.broker.events import ConnectionClosed, ConnectionRefused
@@ -14,6 +15,7 @@ from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import (
     ApiVersionsRequest,
+    CreateTopicsRequest,
     DescribeGroupsRequest,
     FetchRequest,
     FindCoordinatorRequest,
@@ -271,6 +273,28 @@ def test_large_requests_are_served_where_they_were_received_and_what_follows_the
             assert records.count(bytes([number]) * (MIB - 1000)) == 2
         held: int = broker._call(lambda running: running.connections.receiving_bytes)
         assert held <= 2 * MIB
+
+
+def test_an_administrator_who_creates_many_partitions_waits_and_nobody_else_does() -> None:
+    with (
+        broker_with(expensive_request_burst_ms=1, expensive_request_percentage=20) as broker,
+        Clients(broker) as connect,
+    ):
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        made = admin.create_topics([NewTopic("wide", 500, 1)])["wide"]
+        canary = Canary((broker.host, broker.port))
+        while not made.done():
+            canary.sings()
+        assert made.exception() is None
+        pauses: int = broker._call(lambda running: running.node.slices.pauses)
+        assert pauses > 0
+        client = connect()
+        topic = CreateTopicsRequest.CreatableTopic(name="wider", num_partitions=500, replication_factor=1)
+        answer = client.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+        assert answer.topics[0].error_code == 0
+        assert answer.throttle_time_ms > 0
+        assert len(admin.list_topics("wide").topics["wide"].partitions) == 500
+        canary.close()
 
 
 def test_one_fetch_returns_no_more_than_the_broker_allows() -> None:

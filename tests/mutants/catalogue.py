@@ -65,8 +65,9 @@ def _swallow_errors(good: Any) -> Any:
 
 def _hand_over_twice(good: Any) -> Any:
     def take(self: Any, log_end_offset: int, active_file: Any) -> Any:
+        request = good(self, log_end_offset, active_file)
         self.in_flight = False
-        return good(self, log_end_offset, active_file)
+        return request
 
     return take
 
@@ -362,7 +363,8 @@ MUTANTS = [
     Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
            [(_Producers, "load_snapshot", _snapshot_without_open)]),
     Mutant("reuse-producer-ids", "blocks of producer ids are not journaled",
-           [(ClusterMetadata, "_commit", _only_in_memory("producer_ids"))]),
+           [(ClusterMetadata, "_commit", _only_in_memory("producer_ids"))],
+           directed.producer_ids_are_handed_out_once),
     Mutant("stable-offset-off-by-one", "the last stable offset is one too far",
            [(_Log, "last_stable_offset", _stable_one_too_far)]),
     Mutant("stable-offset-is-high-watermark", "readers of committed records see undecided ones",

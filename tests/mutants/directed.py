@@ -158,3 +158,13 @@ def pending_offsets_are_unstable() -> None:
 
 def overlapping_syncs_count_what_they_cover() -> None:
     test_life_and_death.test_what_is_synced_twice_at_a_time_never_counts_more_than_the_first_has_covered()
+
+
+def producer_ids_are_handed_out_once() -> None:
+    """Those in the logs are skipped anyway: this one never wrote anything."""
+    machine = SimulatedNode(SETTINGS).start()
+    first = Client(machine).producer_id()
+    machine.crash()
+    machine.start()
+    assert Client(machine).producer_id() > first
+    machine.stop()

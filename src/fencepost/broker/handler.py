@@ -8,7 +8,7 @@ the whole request is answered entry by entry where the protocol wants it so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import GeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ ErrorAnswer = Callable[[Call, Any, ErrorCode], Any]
 
 # How many entries one part of a large request has.
 PART_ENTRIES = 16
+PAYLOAD_BYTES = 131_072
 # Each part is written, or checkpointed, on its own: larger parts make fewer writes.
 WRITTEN_PART_ENTRIES = 200
 # Every entry writes a line to the journal and syncs it.
@@ -61,6 +62,15 @@ class Shape(NamedTuple):
     """What the answer calls the keys, where that differs."""
     on_error: Mapping[str, Any] = MappingProxyType({})
     """What a refusal contains besides the keys and the error, where it is not the default of its field."""
+    payload: str | None = None
+    """The field of an entry that may be large: every `PAYLOAD_BYTES` of it count as an entry."""
+
+    def weight(self, entries: Collection[Any]) -> int:
+        """How many entries these count as when a request is cut into parts."""
+        weight = len(entries)
+        if self.payload is not None:
+            weight += sum(len(getattr(entry, self.payload) or ()) for entry in entries) // PAYLOAD_BYTES
+        return weight
 
     def refusals(self, entries: Iterable[Any], error: ErrorCode) -> list[Any]:
         """The answers to entries that get nothing but an error, which goes to the innermost entries."""

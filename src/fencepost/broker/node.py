@@ -421,16 +421,24 @@ class Node:
 
     def set_topic_overrides(self, name: str, overrides: dict[str, str]) -> None:
         self.metadata.set_topic_overrides(name, overrides)
-        self._apply_topic_config(self.metadata.topics[name])
+        topic = self.metadata.topics[name]
+        self._apply_topic_config(topic, topic_config(topic.overrides, self.config))
 
     def set_broker_overrides(self, overrides: dict[str, str], *, of_all_brokers: bool) -> None:
         if of_all_brokers:
             self.metadata.set_cluster_overrides(overrides)
         else:
             self.metadata.set_broker_overrides(overrides)
+        defaults = topic_config({}, self.config)
         self._apply_broker_overrides()
-        for topic in self.metadata.topics.values():
-            self._apply_topic_config(topic)
+        # Most settings of a broker are no defaults of topics: then there is nothing to do for thousands of them.
+        if topic_config({}, self.config) != defaults:
+            made: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+            for topic in self.metadata.topics.values():
+                own = tuple(topic.overrides.items())
+                if own not in made:
+                    made[own] = topic_config(topic.overrides, self.config)
+                self._apply_topic_config(topic, made[own])
 
     def create_acls(self, bindings: list[AclBinding], principal: Principal) -> None:
         """Rules count from when they are durable."""
@@ -455,8 +463,7 @@ class Node:
         texts = {**self.start_settings, **self.metadata.cluster_overrides, **self.metadata.broker_overrides}
         self.config = broker_config(texts)
 
-    def _apply_topic_config(self, topic: Topic) -> None:
-        config = topic_config(topic.overrides, self.config)
+    def _apply_topic_config(self, topic: Topic, config: TopicConfig) -> None:
         for partition in self.partitions[topic.name]:
             partition.log.update_config(config)
             partition.durability = self._durability_for(config)

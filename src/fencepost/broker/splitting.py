@@ -81,18 +81,20 @@ def _cut(shape: Shape, group: list[Any]) -> Iterator[tuple[list[Any], int] | Non
     if inner is None:
         yield group, len(group)
         return
-    weights = [len(getattr(entry, inner.entries) or ()) for entry in group]
+    weights = [inner.weight(getattr(entry, inner.entries) or ()) for entry in group]
     if len(group) > 1 or weights[0] <= shape.part_entries:
         yield group, max(len(group), sum(weights))
         return
     some: list[Any] = []
+    weight = 0
     for same in (yield from _grouped(getattr(group[0], inner.entries), inner.keys)):
         some += same
-        if len(some) >= shape.part_entries:
-            yield [_with(group[0], inner.entries, some)], len(some)
-            some = []
+        weight += inner.weight(same)
+        if weight >= shape.part_entries:
+            yield [_with(group[0], inner.entries, some)], weight
+            some, weight = [], 0
     if some:
-        yield [_with(group[0], inner.entries, some)], len(some)
+        yield [_with(group[0], inner.entries, some)], weight
 
 
 def _grouped(entries: list[Any], keys: tuple[str, ...] | None) -> Generator[None, None, Iterable[list[Any]]]:

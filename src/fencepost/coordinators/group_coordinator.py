@@ -5,7 +5,7 @@ and loaded. The broker loads and unloads partitions through `runtime`, and calls
 moves with calls and with writes that become durable; `deadline_moved` tells when it came nearer.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators import journal
@@ -195,8 +195,8 @@ class GroupCoordinator:
 
     def list_groups(
         self, request: ListGroupsRequest, version: int, caller: Caller, now: Now
-    ) -> Promise[ListGroupsResponse]:
-        return Promise.resolved(self._admin.list_groups(request))
+    ) -> Generator[None, None, ListGroupsResponse]:
+        return self._admin.list_groups(request)
 
     def delete_groups(
         self, request: DeleteGroupsRequest, version: int, caller: Caller, now: Now

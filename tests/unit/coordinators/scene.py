@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from fencepost.broker.slices import finished
 from fencepost.config import broker_config
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.group_coordinator import GroupCoordinator
@@ -146,7 +147,8 @@ class Scene(GroupCalls):
     def call(self, name: str, request: Any, version: int, client_id: str = "app") -> Promise[Any]:
         sent = decode(type(request), version, encode(request, version))
         handler = getattr(self.coordinator, name)
-        reply: Promise[Any] = handler(sent, version, Caller(client_id, "127.0.0.1"), self.now)
+        answer = handler(sent, version, Caller(client_id, "127.0.0.1"), self.now)
+        reply: Promise[Any] = answer if isinstance(answer, Promise) else Promise.resolved(finished(answer))
         response_class = getattr(messages, type(request).__name__.replace("Request", "Response"))
         received: Promise[Any] = Promise()
         reply.then(lambda response: received.resolve(decode(response_class, version, encode(response, version))))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.connection import Call
 from fencepost.broker.groups import Groups
 from fencepost.broker.handler import WRITTEN_PART_ENTRIES, Function, Handler, Shape, completed
-from fencepost.broker.handlers.routing import Method, routed
+from fencepost.broker.handlers.routing import Method, routed, routed_in_slices
 from fencepost.broker.rights import IN_HANDLER, Named, Repeated, each, error_code
 from fencepost.coordinators.group_coordinator import NULLABLE_PROTOCOL_NAME_VERSION, GroupCoordinator
 from fencepost.coordinators.rebalance import refused_join
@@ -41,7 +41,7 @@ def to_group_coordinator(method: Method) -> Function:
 
 
 _describe_groups = to_group_coordinator(GroupCoordinator.describe_groups)
-_list_groups = to_group_coordinator(GroupCoordinator.list_groups)
+_list_groups = routed_in_slices(_groups, GroupCoordinator.list_groups)
 
 
 def describe_groups(node: "Node", call: Call, request: DescribeGroupsRequest) -> Any:

@@ -561,6 +561,7 @@ _SHAPE = Shape(
         ("index",),
         answer=PartitionResponse,
         on_error={"base_offset": -1, "log_append_time_ms": -1, "error_message": None},
+        payload="records",
     ),
     answer=TopicResponse,
 )

@@ -36,6 +36,16 @@ def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> F
     return handle
 
 
+def routed_in_slices(host_of: Callable[[Node], CoordinatorHost[Any]], method: MethodInSteps) -> Function:
+    """The same for a method whose work grows with what there is to tell."""
+
+    def handle(node: Node, call: Call, request: Any) -> Any:
+        host = host_of(node)
+        return method(host.coordinator, request, call.version, caller_of(call), host.now())
+
+    return handle
+
+
 def routed_or_dropped(
     host_of: Callable[[Node], CoordinatorHost[Any]], method: Method, in_steps: MethodInSteps | None = None
 ) -> Function:
