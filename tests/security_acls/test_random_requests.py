@@ -20,8 +20,9 @@ from fencepost.wire.acls import (
 )
 from fencepost.wire.batch import build_batch
 from fencepost.wire.catalog import ApiKey, response_class
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.framing import read_response, request_frame
-from fencepost.wire.messages import ProduceRequest
+from fencepost.wire.messages import MetadataRequest, ProduceRequest
 from tests.hostile.frames import CASES, CORRELATION_ID, RequestMaker, valid_frame
 from tests.security_acls.scene import AUTHORIZER
 
@@ -164,3 +165,25 @@ def test_rules_outlast_power_cuts_and_the_rewriting_of_the_journal() -> None:
         assert authorizer.authorize(some, "10.0.0.1", AclOperation.READ, TOPIC, "topic-1")
         assert not authorizer.authorize(some, "10.0.0.1", AclOperation.READ, TOPIC, "topic-2")
         machine.crash()
+
+
+def test_metadata_of_the_oldest_version_answers_for_an_empty_name_beside_a_refusal() -> None:
+    machine, _ = machine_with_a_secret()
+    denied = ResourcePattern(TOPIC, "orders", LITERAL)
+    machine.node.create_acls(
+        [
+            rule(TOPIC, "*"),
+            AclBinding(denied, "User:some", "*", AclOperation.ALL, AclPermissionType.DENY),
+        ],
+        Principal("User", "root"),
+    )
+    topic = MetadataRequest.MetadataRequestTopic
+    request = MetadataRequest(topics=[topic(name="orders"), topic(name="")])
+    frame = b"".join(request_frame(ApiKey.METADATA, 0, CORRELATION_ID, "some", request))[4:]
+    answer = Client(machine, "some").send(frame)
+    _, message = read_response(response_class(ApiKey.METADATA), ApiKey.METADATA, 0, answer[4:])
+    assert [(one.name, one.error_code) for one in message.topics] == [
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("orders", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ]
+    machine.stop()

@@ -14,6 +14,7 @@ may describe; ListTransactions shows the transactional ids that the caller may d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -228,29 +229,36 @@ def add_partitions_to_txn(node: Node, call: Call, request: AddPartitionsToTxnReq
     """All or nothing: where the right to one topic is missing, the others are answered as not attempted."""
     access = call.access
     if access is not None and call.version < BROKERS_VERSION:
-        topics = request.v3_and_below_topics
-        refused = {topic.name for topic in topics if not access.may(AclOperation.WRITE, ResourceType.TOPIC, topic.name)}
+        names = dict.fromkeys(topic.name for topic in request.v3_and_below_topics)
+        refused = {name for name in names if not access.may(AclOperation.WRITE, ResourceType.TOPIC, name)}
         if refused:
-            results = [_not_added(node, topic.name, topic.partitions, topic.name in refused) for topic in topics]
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+            return _not_added(request, partial(_not_attempted, node, refused))
     return _add_partitions_to_txn(node, call, request)
 
 
-def _not_added(node: Node, name: str, partitions: list[int], is_refused: bool) -> _Added:
+def _not_attempted(node: Node, refused: set[str], name: str, index: int) -> ErrorCode:
+    if name in refused:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = node.metadata.topics.get(name)
-    partition_count = 0 if known is None else known.partition_count
+    is_known = known is not None and 0 <= index < known.partition_count
+    return ErrorCode.OPERATION_NOT_ATTEMPTED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def error_for(index: int) -> ErrorCode:
-        if is_refused:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        is_known = 0 <= index < partition_count
-        return ErrorCode.OPERATION_NOT_ATTEMPTED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    return _Added(
-        name=name,
-        results_by_partition=[
-            _AddedPartition(partition_index=index, partition_error_code=error_for(index)) for index in partitions
-        ],
+def _not_added(
+    request: AddPartitionsToTxnRequest, error_for: Callable[[str, int], ErrorCode]
+) -> AddPartitionsToTxnResponse:
+    """The answer of v3 and below, with an error for each partition."""
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            _Added(
+                name=topic.name,
+                results_by_partition=[
+                    _AddedPartition(partition_index=index, partition_error_code=error_for(topic.name, index))
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
     )
 
 
@@ -268,17 +276,7 @@ def _may_add(access: Access, call: Call, request: AddPartitionsToTxnRequest) -> 
 def _none_added(call: Call, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
     if call.version >= BROKERS_VERSION:
         return AddPartitionsToTxnResponse(error_code=error)
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            _Added(
-                name=topic.name,
-                results_by_partition=[
-                    _AddedPartition(partition_index=index, partition_error_code=error) for index in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
+    return _not_added(request, lambda name, index: error)
 
 
 _WRITE_ID = Named(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
