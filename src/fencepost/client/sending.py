@@ -293,6 +293,7 @@ class Sender:
             self._send_what_is_due()
 
     def _send_what_is_due(self) -> None:
+        """Start every request that can be sent now, and plan the next look."""
         self._look = None
         if self._timer is not None:
             self._timer.cancel()
@@ -437,16 +438,19 @@ class Sender:
         self._start(self._release_after(queues, work))
 
     async def _release_after(self, queues: Sequence[PartitionQueue], work: Callable[[], Awaitable[None]]) -> None:
-        failure: ClientError | None = None
+        failure: Exception | None = None
         try:
             await work()
-        except ClientError as error:
+        except Exception as error:
             failure = error
         for queue in queues:
             queue.release()
-            # An abort may have emptied it meanwhile.
+            # An abort may have emptied it in the meantime.
             if failure is not None and queue.waiting:
-                self._retry_or_fail(queue, queue.waiting[0], failure)
+                if isinstance(failure, ClientError):
+                    self._retry_or_fail(queue, queue.waiting[0], failure)
+                else:
+                    self._fail(queue, queue.waiting[0], failure)
             self._tidy(queue)
         self._look_now()
 
