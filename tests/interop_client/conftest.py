@@ -67,7 +67,8 @@ def topic(broker: BrokerProcess, unique: Callable[[str], str]) -> str:
 
 def create_topic(broker: BrokerProcess, name: str, partitions: int = 3) -> str:
     with Admin(broker.bootstrap_servers) as admin:
-        admin.create_topic(NewTopic(name, partitions))
+        # Some tests write old timestamps, which retention would delete on a machine that is slow enough.
+        admin.create_topic(NewTopic(name, partitions, configs={"retention.ms": "-1"}))
     return name
 
 

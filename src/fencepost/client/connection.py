@@ -8,7 +8,7 @@ import asyncio
 import collections
 import ssl
 import struct
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fencepost.client.apis import API_VERSIONS, Api
 from fencepost.client.errors import (
@@ -37,6 +37,14 @@ SESSION_SHARE = 0.85
 _TLS_RECORDS = (0x15, 0x16)
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
+
+
+class SentRequest(NamedTuple, Generic[R]):
+    """A request that waits for its answer."""
+
+    api: Api[Any, R]
+    version: int
+    waiting: "asyncio.Future[memoryview]"
 
 
 class Connection:
@@ -82,8 +90,16 @@ class Connection:
         return theirs is not None and theirs[1] >= api.version_min and theirs[0] <= api.version_max
 
     async def call(self, api: Api[Q, R], request: Q, timeout_ms: int) -> R:
+        return await self.answer(self.send(api, request), timeout_ms)
+
+    def send(self, api: Api[Q, R], request: Q) -> "SentRequest[R]":
+        """Put a request on the wire now. The caller must then wait for the `answer`."""
         version = self.version_of(api)
-        frame = await self._exchange(api, request, version, timeout_ms)
+        return SentRequest(api, version, self._send(api, request, version))
+
+    async def answer(self, sent: "SentRequest[R]", timeout_ms: int) -> R:
+        api, version, waiting = sent
+        frame = await self._wait_for(api, waiting, timeout_ms)
         try:
             return read_response(api.response, api.key, version, frame)[1]  # type: ignore[no-any-return]
         except MalformedMessage as error:
@@ -91,12 +107,13 @@ class Connection:
             self.abort(reason)
             raise NotAKafkaBroker(self.address, reason) from None
 
-    async def _exchange(self, api: Api[Q, R], request: Q, version: int, timeout_ms: int) -> memoryview:
+    def _send(self, api: Api[Any, Any], request: Any, version: int) -> "asyncio.Future[memoryview]":
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        waiting = self._protocol.send(
-            correlation_id, request_frame(api.key, version, correlation_id, self._client_id, request)
-        )
+        frame = request_frame(api.key, version, correlation_id, self._client_id, request)
+        return self._protocol.send(correlation_id, frame)
+
+    async def _wait_for(self, api: Api[Any, Any], waiting: "asyncio.Future[memoryview]", timeout_ms: int) -> memoryview:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await waiting
@@ -110,7 +127,7 @@ class Connection:
         version = API_VERSIONS.version_max
         request = messages.ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         while True:
-            frame = await self._exchange(API_VERSIONS, request, version, timeout_ms)
+            frame = await self._wait_for(API_VERSIONS, self._send(API_VERSIONS, request, version), timeout_ms)
             answer = self._decode_api_versions(frame, version)
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break
@@ -308,6 +325,8 @@ class _Frames(asyncio.BufferedProtocol):
         for _, future in waiting:
             if not future.done():
                 future.set_exception(BrokerUnreachable(self.address, self._reason))
+                # A caller that was cancelled before it could wait is no error to report.
+                future.exception()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.is_open:

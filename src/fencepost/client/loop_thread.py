@@ -75,7 +75,8 @@ class LoopThread:
 
 
 class SendQueue(Generic[T]):
-    """Hands sends to the loop in groups: waking another thread for each one would cost ten times as much as the send.
+    """Hands sends to the loop in groups. A record then costs about 20 microseconds of processor time; if each send woke
+    the other thread, it would cost more than 50.
 
     An error of a send is raised by the next call and by the send's future. Only the first send to a topic waits until
     it is taken, so that a topic that does not exist is reported at once.

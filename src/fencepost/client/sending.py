@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from fencepost.client.apis import Api
 from fencepost.client.cluster import Cluster
-from fencepost.client.connection import Connection
+from fencepost.client.connection import Connection, SentRequest
 from fencepost.client.errors import (
     STALE_LEADER,
     BrokerError,
@@ -286,7 +286,14 @@ class Sender:
         if self._look is None and self._loop is not None:
             self._look = self._loop.call_soon(self._send_what_is_due)
 
+    def _look_now(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        if self._loop is not None:
+            self._send_what_is_due()
+
     def _send_what_is_due(self) -> None:
+        """Start every request that can be sent now, and plan the next look."""
         self._look = None
         if self._timer is not None:
             self._timer.cancel()
@@ -338,10 +345,7 @@ class Sender:
         while ready and link.requests < REQUESTS_PER_BROKER_MAX:
             taken, ready = self._fill_request(ready)
             if taken:
-                link.requests += 1
-                self.has_sent = True
-                # Tasks begin in the order they are made, and a call is on its connection before it first waits.
-                self._start(self._exchange(link, connection, taken))
+                self._send_request(link, connection, taken)
             ready = [queue for queue in ready if queue.can_send and self._due(queue) <= now]
 
     def _fill_request(
@@ -371,14 +375,31 @@ class Sender:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _exchange(
+    def _send_request(
         self, link: _BrokerLink, connection: Connection, taken: Sequence[tuple[PartitionQueue, Batch]]
     ) -> None:
-        request = self._request(taken)
+        self.has_sent = True
+        try:
+            sent = connection.send(self._role.produce_api, self._request(taken))
+        except ClientError as error:
+            for queue, batch in taken:
+                self._not_answered(queue, batch, error)
+            self._look_soon()
+            return
+        link.requests += 1
+        self._start(self._receive(link, connection, sent, taken))
+
+    async def _receive(
+        self,
+        link: _BrokerLink,
+        connection: Connection,
+        sent: SentRequest[messages.ProduceResponse],
+        taken: Sequence[tuple[PartitionQueue, Batch]],
+    ) -> None:
         failure: ClientError | None = None
         results: dict[tuple[str, int], Any] = {}
         try:
-            answer = await connection.call(self._role.produce_api, request, self._cluster.request_timeout_ms)
+            answer = await connection.answer(sent, self._cluster.request_timeout_ms)
             results = {
                 (topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses
             }
@@ -417,18 +438,21 @@ class Sender:
         self._start(self._release_after(queues, work))
 
     async def _release_after(self, queues: Sequence[PartitionQueue], work: Callable[[], Awaitable[None]]) -> None:
-        failure: ClientError | None = None
+        failure: Exception | None = None
         try:
             await work()
-        except ClientError as error:
+        except Exception as error:
             failure = error
         for queue in queues:
             queue.release()
-            # An abort may have emptied it meanwhile.
+            # An abort may have emptied it in the meantime.
             if failure is not None and queue.waiting:
-                self._retry_or_fail(queue, queue.waiting[0], failure)
+                if isinstance(failure, ClientError):
+                    self._retry_or_fail(queue, queue.waiting[0], failure)
+                else:
+                    self._fail(queue, queue.waiting[0], failure)
             self._tidy(queue)
-        self._look_soon()
+        self._look_now()
 
     async def _find_leader(self, queue: PartitionQueue) -> None:
         try:
