@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
-from fencepost.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.config import broker_config
+from fencepost.internal_topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.ports import Workers
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.node import LISTENER, SimulatedNode

@@ -21,12 +21,12 @@ from fencepost.broker.cluster_metadata import (
 )
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.storage import Storage
-from fencepost.broker.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.journal import UnknownRecordType
 from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
 from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import PREPARED, TransactionState
+from fencepost.internal_topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from fencepost.log.batch_scans import FoundBatch, read_batches, read_headers
 from fencepost.log.dry_run import DryRunDisk
 from fencepost.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX

@@ -39,7 +39,7 @@ from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_topic_name, colliding_name
+from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
 from fencepost.config import (
     BrokerConfig,
@@ -50,6 +50,7 @@ from fencepost.config import (
     super_users,
     topic_config,
 )
+from fencepost.internal_topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.side_files import CorruptSideFile

@@ -7,10 +7,6 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 NAME_LENGTH_MAX = 249
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-
 
 def check_topic_name(name: str) -> None:
     reason = None

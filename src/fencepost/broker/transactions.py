@@ -6,8 +6,8 @@ from fencepost.broker.cluster_metadata import TRANSACTION_VERSION
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
 from fencepost.broker.internal_topics import appender
 from fencepost.broker.markers import MarkerSender
-from fencepost.broker.topic_names import TRANSACTIONS_TOPIC
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
+from fencepost.internal_topic_names import TRANSACTIONS_TOPIC
 from fencepost.wire.batch import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:

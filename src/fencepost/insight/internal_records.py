@@ -10,13 +10,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fencepost.insight.message_json import to_json
+from fencepost.internal_topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.wire.codec import decode
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, message_names, schema_of
 from fencepost.wire.records import Record
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = TRANSACTIONS_TOPIC
+CONSUMER_OFFSETS_TOPIC = OFFSETS_TOPIC
 DELETED = "<DELETE>"
 CONSUMER_PROTOCOL_TYPE = "consumer"
 GROUP_METADATA_TYPE = 2

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.config import topic_config
 from fencepost.coordinators.runtime import ShardState
 from fencepost.coordinators.transactions.transaction_states import AT_REST, TransactionState
+from fencepost.internal_topic_names import OFFSETS_TOPIC
 from fencepost.log.open_transactions import AbortedTransaction
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import ProducerStateManager

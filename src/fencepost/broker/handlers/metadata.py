@@ -9,7 +9,8 @@ from fencepost.broker.cluster_metadata import Topic
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, check_topic_name
+from fencepost.broker.topic_names import check_topic_name
+from fencepost.internal_topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (

@@ -17,8 +17,8 @@ from fencepost.broker.events import BatchRefused, DuplicateBatch
 from fencepost.broker.handlers.produce_answers import ACCEPTED, PartitionResponse, TopicResponse, lost, refusal
 from fencepost.broker.partition import Partition
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS
 from fencepost.broker.verification import ask_coordinator, is_verified
+from fencepost.internal_topic_names import INTERNAL_TOPICS
 from fencepost.log.partition_log import Appended
 from fencepost.log.producers import Origin, VerificationGuard
 from fencepost.log.side_files import encode_uuid

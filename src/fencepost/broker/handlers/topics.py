@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from fencepost.broker.connection import Call
 from fencepost.broker.dispatch import Handler
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import INTERNAL_TOPICS, check_topic_name, colliding_name
+from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.config import check_served, topic_config, topic_settings
+from fencepost.internal_topic_names import INTERNAL_TOPICS
 from fencepost.settings import InvalidSetting
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError

@@ -15,12 +15,12 @@ from fencepost.broker.dispatch import Handler
 from fencepost.broker.handlers.routing import caller_of, routed, routed_or_dropped
 from fencepost.broker.markers import write_markers
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.coordinators.write_errors import error_for_commits
+from fencepost.internal_topic_names import OFFSETS_TOPIC
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
