@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fencepost.broker.fetch_sessions import SESSION_PARTITIONS_MAX
-from fencepost.broker.topic_names import OFFSETS_TOPIC
 from fencepost.config import TopicConfig
+from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.partition_log import PartitionLog
 from fencepost.simulation.clock import LOOK_NS
 from fencepost.simulation.node import LISTENER, SimulatedNode
@@ -117,7 +117,7 @@ def test_many_groups_are_listed_in_slices(machine: Machine) -> None:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     offset = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     groups = {f"g{number}" for number in range(400)}
-    machine.node.create_internal_topic(OFFSETS_TOPIC)
+    machine.node.create_internal_topic(CONSUMER_OFFSETS)
     machine.simulated.scheduler.run_ready()
     for group in groups:
         committed = OffsetCommitRequest(

@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
-from fencepost.broker.internal_topics import appender
+from fencepost.broker.internal_topics import append_markers, appender
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
-from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -22,6 +21,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
             node.clock,
             node.randomness,
             node.events.emit,
+            lambda index, markers, now_ms: append_markers(node.partition(CONSUMER_OFFSETS, index), markers, now_ms),
             # Writes that become durable move deadlines too, with no call to go with them.
             deadline_moved=self.schedule,
         )
@@ -31,11 +31,3 @@ class Groups(CoordinatorHost[GroupCoordinator]):
             self.unload()
         else:
             self.coordinator.on_topics_deleted([name])
-
-    def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A marker is durable in a partition of the offsets topic: its pending offsets count, or are dropped."""
-        try:
-            self.coordinator.runtime.end_transaction(partition, producer_id, committed)
-        except KafkaError:
-            # Still loading: the marker is in the log, and loading applies it there.
-            pass

@@ -12,7 +12,7 @@ from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, CoordinatorRuntime
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
-from fencepost.log.producers import Origin, VerificationGuard
+from fencepost.log.producers import Marker, Origin, VerificationGuard
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
@@ -97,6 +97,23 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
         return promise
 
     return append
+
+
+def append_markers(
+    partition: Partition, markers: Sequence[Marker], now_ms: int
+) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
+    """End transactions in any partition; the promise is resolved when the markers that were not refused are durable."""
+    refusals = partition.append_markers(markers, now_ms)
+    last_offset = partition.log.log_end_offset - 1
+    if last_offset < partition.log.high_watermark and partition.failure is None:
+        return refusals, DURABLE
+    promise: Promise[AppendOutcome] = Promise()
+
+    def durable(error: KafkaError | None) -> None:
+        promise.resolve(APPENDED if error is None else AppendOutcome(error.code))
+
+    partition.when_durable(last_offset, durable)
+    return refusals, promise
 
 
 class Loader:

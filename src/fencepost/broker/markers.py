@@ -1,8 +1,8 @@
 """Markers: the control batches that end a transaction in each of its partitions.
 
 They enter through the same write path as everything else. Nobody waits for them but the producer's next transaction: so
-they gather while requests wait, and those of one partition are written together. In the offsets topic a marker also
-decides the group offsets that wait for it, once it is durable. The one sender that could be remote: with several
+they gather while requests wait, and those of one partition are written together. Those of the offsets topic go through
+the runtime of the group coordinator, whose state they change. The one sender that could be remote: with several
 brokers, markers for partitions led elsewhere leave here as WriteTxnMarkers.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fencepost.broker.internal_topics import append_markers
+from fencepost.coordinators.runtime import AppendOutcome
 from fencepost.coordinators.transactions.coordinator import MarkerDone
 from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
-from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -49,26 +51,26 @@ class MarkerSender:
 
 
 def write_markers(node: Node, topic_partition: TopicPartition, group: Sequence[Ordered], now_ms: int) -> None:
-    """Markers of several producers in one partition; each is told when its own is durable and what waits is decided."""
+    """Markers of several producers in one partition; `done` is called for each when its own is durable."""
     topic, index = topic_partition
+    orders = [order for order, _ in group]
     try:
-        partition = node.partition(topic, index)
-        refusals = partition.append_markers([order for order, _ in group], now_ms)
+        if topic == CONSUMER_OFFSETS:
+            # The groups' coordinator writes them, since they decide the offsets that wait for them.
+            refusals, outcome = node.groups.coordinator.runtime.write_markers(index, orders, now_ms)
+        else:
+            refusals, outcome = append_markers(node.partition(topic, index), orders, now_ms)
     except KafkaError as error:
         for _, done in group:
             done(topic_partition, error.code)
         return
-    written = [ordered for ordered, refusal in zip(group, refusals, strict=True) if refusal is None]
     for (_, done), refusal in zip(group, refusals, strict=True):
         if refusal is not None:
             done(topic_partition, refusal.code)
 
-    def durable(error: KafkaError | None) -> None:
-        code = ErrorCode.NONE if error is None else error.code
-        for order, done in written:
-            if error is None and topic == CONSUMER_OFFSETS:
-                node.groups.end_transaction(index, order.producer_id, committed=order.is_commit)
-            done(topic_partition, code)
+    def durable(appended: AppendOutcome) -> None:
+        for (_, done), refusal in zip(group, refusals, strict=True):
+            if refusal is None:
+                done(topic_partition, appended.error_code)
 
-    if written:
-        partition.when_durable(partition.log.log_end_offset - 1, durable)
+    outcome.then(durable)

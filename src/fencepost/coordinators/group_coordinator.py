@@ -18,7 +18,7 @@ from fencepost.coordinators.join import Joins
 from fencepost.coordinators.membership import Membership
 from fencepost.coordinators.placement import partition_for_key
 from fencepost.coordinators.rebalance import GroupRuntime, Rebalance, refused_join
-from fencepost.coordinators.runtime import Append, CoordinatorRuntime
+from fencepost.coordinators.runtime import Append, AppendMarkers, CoordinatorRuntime
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
@@ -64,6 +64,7 @@ class GroupCoordinator:
         clock: Clock,
         randomness: Randomness,
         events: Callable[[object], None],
+        append_markers: AppendMarkers | None = None,
         deadline_moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.partition_count = config.offsets_topic_num_partitions
@@ -75,6 +76,7 @@ class GroupCoordinator:
             append,
             clock,
             events,
+            append_markers=append_markers,
             decompressed_batch_bytes_max=config.decompressed_batch_max_bytes,
         )
         self._config = config

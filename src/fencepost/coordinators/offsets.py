@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from fencepost.coordinators.journal import CommittedOffset
+from fencepost.topic_partition import TopicPartition
 
 Undo = Callable[[], None]
-TopicPartition = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OffsetStore:
         return self._committed.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        stored = self.of_group(group_id).get((topic, partition))
+        stored = self.of_group(group_id).get(TopicPartition(topic, partition))
         return stored.value if stored else None
 
     def groups(self) -> Iterator[tuple[str, GroupOffsets]]:

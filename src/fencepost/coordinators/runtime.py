@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped, WriteFailed
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
-from fencepost.log.producers import VerificationGuard
+from fencepost.log.producers import Marker, VerificationGuard
 from fencepost.ports import Buffer, Clock
 from fencepost.promise import Promise
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType, iterate_headers, read_marker
@@ -54,6 +54,17 @@ class Append(Protocol):
         now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
         """`now_ms` is what the records are stamped with; None: whoever appends looks at the clock."""
+
+
+class AppendMarkers(Protocol):
+    """End transactions in a partition of the internal topic, with one write.
+
+    Returns why each marker was refused, if it was, and a promise that is resolved when the others are durable.
+    """
+
+    def __call__(
+        self, partition: int, markers: Sequence[Marker], now_ms: int, /
+    ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]: ...
 
 
 class StateMachine(Protocol[Applied]):
@@ -133,6 +144,7 @@ class CoordinatorRuntime(Generic[M, E]):
         clock: Clock,
         events: Events,
         *,
+        append_markers: AppendMarkers | None = None,
         apply_when: ApplyWhen = ApplyWhen.APPENDED,
         decompressed_batch_bytes_max: int = 67_108_864,
     ) -> None:
@@ -141,6 +153,7 @@ class CoordinatorRuntime(Generic[M, E]):
         self._encode = journal.encode_entry
         self._decode = journal.decode_entry
         self._append = append
+        self._append_markers = append_markers
         self._clock = clock
         self._events = events
         self._apply_when = apply_when
@@ -279,9 +292,27 @@ class CoordinatorRuntime(Generic[M, E]):
         shard.next_position += 1
         return None
 
-    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A marker of a transaction became durable in this partition."""
-        self._active(partition).machine.end_transaction(producer_id, committed)
+    def write_markers(
+        self, partition: int, markers: Sequence[Marker], now_ms: int
+    ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
+        """Append markers and, once they are durable, apply them: what was pending counts from then on, or is dropped.
+
+        A partition that is loading gets them all the same: they are in the log, and loading applies them there.
+        """
+        assert self._append_markers is not None, "nobody writes to this topic in a transaction"
+        refusals, outcome = self._append_markers(partition, markers, now_ms)
+        ended = [marker for marker, refusal in zip(markers, refusals, strict=True) if refusal is None]
+        if not ended:
+            return refusals, outcome
+
+        def apply(appended: AppendOutcome) -> AppendOutcome:
+            shard = self._shards.get(partition)
+            if appended.error_code is ErrorCode.NONE and shard is not None and shard.state is ShardState.ACTIVE:
+                for marker in ended:
+                    shard.machine.end_transaction(marker.producer_id, marker.is_commit)
+            return appended
+
+        return refusals, outcome.map(apply)
 
     def _await(
         self,

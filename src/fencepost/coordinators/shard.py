@@ -6,6 +6,7 @@ from fencepost.coordinators.context import Now
 from fencepost.coordinators.group import Group
 from fencepost.coordinators.journal import Entry, GroupEntry, OffsetEntry
 from fencepost.coordinators.offsets import OffsetStore, StoredOffset
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_ID
 
 Undo = Callable[[], None]
@@ -50,7 +51,7 @@ class GroupShard:
         self._on_unloaded(self)
 
     def _replay_offset(self, position: int, producer_id: int, entry: OffsetEntry) -> Undo:
-        key = (entry.topic, entry.partition)
+        key = TopicPartition(entry.topic, entry.partition)
         if entry.value is None:
             return self.offsets.remove(entry.group_id, key)
         # Whoever commits without joining still has a group: a simple one, Empty and without a protocol type.

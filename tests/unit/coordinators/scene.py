@@ -10,11 +10,13 @@ from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.coordinators.journal import JournalRecord, decode_entry
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome
+from fencepost.coordinators.transactions.effects import MarkerOrder
+from fencepost.log.producers import Marker
 from fencepost.promise import Promise
 from fencepost.wire import messages
 from fencepost.wire.batch import ControlType, build_batch, control_batch
 from fencepost.wire.codec import decode, encode
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.records import read_records
 from tests.unit.coordinators.calls import GROUP, REBALANCE_MS, SESSION_MS, GroupCalls, KnownTopics, Topic, subscription
 
@@ -58,7 +60,7 @@ class Scene(GroupCalls):
         """A new coordinator that knows nothing but the log."""
         self.unsynced.clear()
         self.coordinator = GroupCoordinator(
-            self.config, self._append, self.topics, self, self._randomness, self.events.append
+            self.config, self._append, self.topics, self, self._randomness, self.events.append, self._append_markers
         )
         starts = range(0, len(self.log), batches_per_read)
         reads = [b"".join(self.log[start : start + batches_per_read]) for start in starts]
@@ -125,10 +127,19 @@ class Scene(GroupCalls):
             promise.resolve(AppendOutcome(error))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        kind = ControlType.COMMIT if commit else ControlType.ABORT
-        self.log.append(control_batch(kind, 0, producer_id, 0, self.wall_ms(), base_offset=self.end_offset))
-        self.end_offset += 1
-        self.coordinator.runtime.end_transaction(0, producer_id, commit)
+        marker = MarkerOrder("", producer_id, 0, 0, commit, 0, ())
+        refusals, outcome = self.coordinator.runtime.write_markers(0, [marker], self.wall_ms())
+        assert (refusals, outcome.value.error_code) == ([None], ErrorCode.NONE)
+
+    def _append_markers(
+        self, partition: int, markers: Sequence[Marker], now_ms: int
+    ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
+        for marker in markers:
+            kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
+            batch = control_batch(kind, 0, marker.producer_id, 0, now_ms, base_offset=self.end_offset)
+            self.log.append(batch)
+            self.end_offset += 1
+        return [None] * len(markers), DURABLE
 
     # What is in the log
 

@@ -8,10 +8,17 @@ from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import WriteFailed
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome, ApplyWhen, CoordinatorRuntime, ShardState
+from fencepost.coordinators.transactions.effects import MarkerOrder
+from fencepost.log.producers import Marker
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 NOW = Now(0, 0)
+FENCED = KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+def marker(producer_id: int, *, is_commit: bool = True) -> MarkerOrder:
+    return MarkerOrder("", producer_id, 0, 0, is_commit, 0, ())
 
 
 class Total:
@@ -20,6 +27,7 @@ class Total:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.positions: list[int] = []
+        self.ended: list[tuple[int, bool]] = []
 
     def replay(self, position: int, producer_id: int, entry: str) -> Callable[[], None]:
         self.words.append(entry)
@@ -31,7 +39,8 @@ class Total:
 
         return take_back
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None: ...
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.ended.append((producer_id, committed))
 
     def loaded(self, now: Now) -> None: ...
 
@@ -53,7 +62,14 @@ class Machinery:
         self.is_durable_at_once = False
         self.events: list[object] = []
         self.runtime: CoordinatorRuntime[Total, str] = CoordinatorRuntime(
-            "__words", lambda partition: Total(), Words(), self._append, self, self.events.append, apply_when=apply_when
+            "__words",
+            lambda partition: Total(),
+            Words(),
+            self._append,
+            self,
+            self.events.append,
+            append_markers=self._append_markers,
+            apply_when=apply_when,
         )
         self.runtime.load(0, [], NOW)
 
@@ -69,6 +85,14 @@ class Machinery:
         promise: Promise[AppendOutcome] = DURABLE if self.is_durable_at_once else Promise()
         self.appended.append((records, promise))
         return promise
+
+    def _append_markers(
+        self, partition: int, markers: Sequence[Marker], now_ms: int
+    ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
+        """Those of producer 13 are refused."""
+        promise: Promise[AppendOutcome] = Promise()
+        self.appended.append(((), promise))
+        return [FENCED if marker.producer_id == 13 else None for marker in markers], promise
 
     @property
     def words(self) -> list[str]:
@@ -171,6 +195,34 @@ def test_one_entry_that_was_refused_applies_nothing() -> None:
     assert refused is not None
     assert (machinery.words, refused.value) == ([], (ErrorCode.MESSAGE_TOO_LARGE, NOW))
     assert machinery.events[-1] == WriteFailed("__words", 0, ErrorCode.MESSAGE_TOO_LARGE, 0)
+
+
+def test_markers_count_when_they_are_durable_and_not_where_they_were_refused() -> None:
+    machinery = Machinery()
+    refusals, outcome = machinery.runtime.write_markers(0, [marker(7), marker(13), marker(8, is_commit=False)], 0)
+    assert refusals == [None, FENCED, None]
+    assert machinery.runtime.machine(0).ended == []
+    machinery.outcome(0)
+    assert machinery.runtime.machine(0).ended == [(7, True), (8, False)]
+    assert outcome.value.error_code is ErrorCode.NONE
+
+
+def test_markers_that_are_lost_end_nothing() -> None:
+    machinery = Machinery()
+    _, outcome = machinery.runtime.write_markers(0, [marker(7)], 0)
+    machinery.outcome(0, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert machinery.runtime.machine(0).ended == []
+    assert outcome.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_markers_of_a_partition_that_is_loading_are_left_to_the_loading() -> None:
+    machinery = Machinery()
+    machinery.runtime.start_loading(0)
+    _, outcome = machinery.runtime.write_markers(0, [marker(7)], 0)
+    machinery.outcome(0)
+    assert outcome.value.error_code is ErrorCode.NONE
+    machinery.runtime.finish_loading(0, NOW)
+    assert machinery.runtime.machine(0).ended == []
 
 
 def test_positions_grow_with_the_log_whatever_becomes_of_the_writes() -> None:
