@@ -29,6 +29,8 @@ from fencepost.cli import (
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 _EPILOG = """\
 \b
 Examples:

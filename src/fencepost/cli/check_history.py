@@ -7,6 +7,8 @@ import typer
 
 from fencepost.cli.options import Json
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 ANOMALIES_FOUND = 1
 
 EPILOG = """\

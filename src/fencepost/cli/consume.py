@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fencepost.client.consumer import Position
     from fencepost.client.values import ConsumedRecord
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

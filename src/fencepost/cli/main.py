@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130

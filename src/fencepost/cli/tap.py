@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fencepost.tap.calls import Call, Recording
     from fencepost.tap.tls import Encryption
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

@@ -19,6 +19,8 @@ from fencepost.cli.demo.processes import COMMAND, BrokerProcess, DriverProcess, 
 from fencepost.cli.demo.strike_moment import Watch
 from fencepost.cli.output import CommandFailed
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
 POLL_SECONDS = 0.005
