@@ -1,4 +1,4 @@
-"""fencepost check-history: can everything that clients were told be true at once?"""
+"""fencepost check-history: can all the answers that clients got be true at once?"""
 
 from pathlib import Path
 from typing import Annotated

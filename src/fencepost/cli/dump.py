@@ -1,4 +1,4 @@
-"""`fencepost dump`: what stands in the files of a log, and one transaction's trail through them."""
+"""`fencepost dump`: what the files of a log contain, and an audit of the transactions in them."""
 
 import sys
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
 """The small text files of a data directory, in Kafka's own formats.
 
-`meta.properties`, `.kafka_cleanshutdown` and the offset checkpoints stand in the data directory itself,
+`meta.properties`, `.kafka_cleanshutdown` and the offset checkpoints are in the data directory itself,
 `partition.metadata` in each partition's. Owns their syntax; the disk port does the writing, always atomically.
 """
 
