@@ -7,7 +7,8 @@ Four rules, read from the syntax trees of `src`, without importing anything:
 - write: an attribute of a class is assigned only in the module of that class. A property with a setter is part of a
   class's interface: every module may assign it.
 - cycle: modules do not import each other in a circle, be it at the top, inside functions or for types alone.
-- late import: an import inside a function has a comment beside it or above it that says why it is there.
+- late import: an import inside a function has a comment beside it or above it that says why it is there, or its module
+  has one for all of them: `# Imports inside functions: ` and the reason.
 
 Syntax has no types, so an attribute belongs to the modules whose classes define one of that name. What the module
 itself defines is its own; what no module of `src` defines belongs to a library. Where another class happens to have an
@@ -162,6 +163,8 @@ def foreign_writes(modules: dict[str, Module]) -> Iterator[Finding]:
 
 def late_imports(modules: dict[str, Module]) -> Iterator[Finding]:
     for module in modules.values():
+        if any(re.match(r"# Imports inside functions: \w", line) for line in module.lines):
+            continue
         seen: set[int] = set()
         for function in ast.walk(module.tree):
             if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

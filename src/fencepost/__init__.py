@@ -11,8 +11,8 @@ __all__ = ["Broker", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # The command line and the wire codec must not pay for the broker's imports.
     if name == "Broker":
+        # The command line and the wire codec must not pay for the broker's imports.
         from fencepost.embedded import Broker
 
         return Broker

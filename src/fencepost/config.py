@@ -487,7 +487,7 @@ def topic_settings() -> Mapping[str, Setting]:
 @cache
 def broker_settings() -> Mapping[str, Setting]:
     declared = declared_settings(BrokerConfig)
-    # What is inherited comes first; whoever reads the list wants the broker's own.
+    # What is inherited comes first; a reader of the list wants the broker's own.
     inherited = declared_settings(SecurityConfig)
     return {name: one for name, one in declared.items() if name not in inherited} | inherited
 

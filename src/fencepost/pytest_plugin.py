@@ -15,6 +15,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def fencepost_broker() -> "Iterator[Broker]":
     """A broker for the whole session, on a free port, in a temporary directory."""
+    # pytest loads this plugin in every run, also where no test needs a broker.
     from fencepost.embedded import Broker
 
     with Broker() as broker:

@@ -7,6 +7,7 @@ from fencepost.broker.events import CompactionFailed, PartitionCompacted
 from fencepost.log.cleaner import Cleanable, CleaningAborted, CleanResult, LogCleaner, Step, UncleanableLog
 from fencepost.log.partition_log import PartitionLog
 from fencepost.ports import Timer
+from fencepost.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -47,7 +48,7 @@ class Cleaning:
             self._finish(look_again=False)
         if self._cleaner is not None:
             try:
-                self._cleaner.forget([(log.topic, log.partition) for log in logs])
+                self._cleaner.forget([TopicPartition(log.topic, log.partition) for log in logs])
             except OSError as error:
                 self._node.disk_refusal(error)
 

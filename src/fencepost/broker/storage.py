@@ -35,6 +35,7 @@ from fencepost.log.side_files import (
     write_offset_checkpoint,
 )
 from fencepost.ports import Disk, Randomness
+from fencepost.topic_partition import TopicPartition
 
 LOCK_NAME = ".lock"
 DELETED_SUFFIX = "-delete"
@@ -81,14 +82,14 @@ class Storage:
         """The disk has failed before: the page cache may show what is not on it and will not be written again."""
         self.complaints: list[str] = []
         """What was damaged and could be done without."""
-        self._recovery_points: dict[tuple[str, int], int] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
         self._knows_recovery_points = True
-        self._clean_offsets: dict[tuple[str, int], int] = {}
-        self._gapless_offsets: dict[tuple[str, int], int] = {}
-        self._log_starts: dict[tuple[str, int], int] = {}
+        self._clean_offsets: dict[TopicPartition, int] = {}
+        self._gapless_offsets: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
         self._knows_log_starts = False
         """The checkpoint of log starts is ours, and newer than anything that was deleted."""
-        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         """Each checkpoint as the disk has it, by its name."""
 
     def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
@@ -126,7 +127,7 @@ class Storage:
         }
         return properties
 
-    def _read_checkpoint(self, name: str, lost_with_it: str = "") -> dict[tuple[str, int], int] | None:
+    def _read_checkpoint(self, name: str, lost_with_it: str = "") -> dict[TopicPartition, int] | None:
         """As Kafka does with one it cannot read: nothing is known, so everything is looked at.
 
         `lost_with_it`: a directory with logs always has this one, with something in it, and that is what it costs if
@@ -234,7 +235,7 @@ class Storage:
         return stray
 
     def open_log(self, topic: Topic, index: int, config: TopicConfig, now_ms: int) -> PartitionLog:
-        key = (topic.name, index)
+        key = TopicPartition(topic.name, index)
         path = f"{self.directory}/{partition_directory_name(*key)}"
         return PartitionLog.open(
             self.disk,
@@ -251,11 +252,11 @@ class Storage:
 
     def missing_at_start(self, log: PartitionLog) -> range:
         """Offsets at the beginning of a log that are missing although they were not deleted."""
-        known = self._log_starts.get((log.topic, log.partition), 0)
+        known = self._log_starts.get(TopicPartition(log.topic, log.partition), 0)
         return range(known, log.log_start_offset) if self._knows_log_starts else range(0)
 
     def checkpoints_of(self, topic: str, index: int) -> Checkpoints:
-        key = (topic, index)
+        key = TopicPartition(topic, index)
         clean_offset = self._clean_offsets.get(key, 0)
         return Checkpoints(
             self.was_clean,
@@ -266,13 +267,13 @@ class Storage:
             clean_offset if self._gapless_offsets.get(key) == clean_offset else 0,
         )
 
-    def known_partitions(self) -> list[tuple[str, int]]:
+    def known_partitions(self) -> list[TopicPartition]:
         """All logs that the checkpoint of recovery points names."""
         return list(self._recovery_points)
 
     def offline_log(self, topic: Topic, index: int, config: TopicConfig, reason: Exception) -> PartitionLog:
         """A log whose files cannot be read: it refuses everything, and its files stay as they are."""
-        key = (topic.name, index)
+        key = TopicPartition(topic.name, index)
         path = f"{self.directory}/{partition_directory_name(*key)}"
         if not self._knows_recovery_points and self.disk.exists(path):
             # The next checkpoint must not say that nothing of it was synced, or it would be cut tomorrow.
@@ -289,7 +290,7 @@ class Storage:
 
     def forget(self, topic: str, indexes: Iterable[int]) -> None:
         """What the checkpoints say of an older topic of that name must not be taken for the one that is made now."""
-        keys = [(topic, index) for index in indexes]
+        keys = [TopicPartition(topic, index) for index in indexes]
         for key in keys:
             for known in (self._recovery_points, self._log_starts, self._clean_offsets, self._gapless_offsets):
                 known.pop(key, None)
@@ -298,7 +299,7 @@ class Storage:
                 kept = {key: offset for key, offset in on_disk.items() if key not in keys}
                 self._write_checkpoint(name, kept)
 
-    def _write_checkpoint(self, name: str, offsets: dict[tuple[str, int], int]) -> None:
+    def _write_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         write_offset_checkpoint(self.disk, self.directory, name, offsets)
         self._checkpointed[name] = offsets
 
@@ -312,7 +313,7 @@ class Storage:
     def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
         recovery_points = {}
         for log in logs:
-            key = (log.topic, log.partition)
+            key = TopicPartition(log.topic, log.partition)
             if not log.segments:  # never opened: what was known of it must still be known at the next start
                 recovery_points[key] = self._recovery_points.get(key, 0)
                 continue
@@ -328,7 +329,7 @@ class Storage:
         self.write_recovery_points(logs)
         log_starts, high_watermarks = {}, {}
         for log in logs:
-            key = (log.topic, log.partition)
+            key = TopicPartition(log.topic, log.partition)
             if not log.segments:
                 log_starts[key] = self._log_starts.get(key, 0)
                 continue

@@ -29,6 +29,8 @@ from fencepost.cli import (
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 _EPILOG = """\
 \b
 Examples:
@@ -105,7 +107,7 @@ def root(
 )
 def serve(context: typer.Context) -> None:
     """Start a broker."""
-    # Reached only when options stand before the command; the short way is in main.
+    # Reached only when options come before the command; the short way is in main.
     from fencepost.cli.serve import run_serve
 
     raise typer.Exit(run_serve(context.args))

@@ -1,4 +1,4 @@
-"""fencepost check-history: can everything that clients were told be true at once?"""
+"""fencepost check-history: can all the answers that clients got be true at once?"""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from fencepost.cli.options import Json
+
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
 
 ANOMALIES_FOUND = 1
 

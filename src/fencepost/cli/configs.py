@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.client.kafka_types import ConfigEntry, ResourceType
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 _EPILOG = """\
 \b
 Examples:

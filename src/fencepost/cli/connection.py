@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.insight.cluster_view import ClusterView
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 BootstrapOrProfile = Annotated[
     str | None,
     typer.Option(

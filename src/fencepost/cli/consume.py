@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fencepost.client.fetching import Position
     from fencepost.client.kafka_types import ConsumedRecord
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:
@@ -25,7 +27,7 @@ Examples:
   fencepost consume purchases --json | jq .value
 
 A JSON line has topic, partition, offset, timestamp, timestamp_type, key, value and headers. Bytes that are not UTF-8
-text stand in base64 under key_base64 or value_base64 instead.
+text appear in base64 under key_base64 or value_base64 instead.
 """
 
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")

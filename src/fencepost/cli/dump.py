@@ -1,4 +1,4 @@
-"""`fencepost dump`: what stands in the files of a log, and one transaction's trail through them."""
+"""`fencepost dump`: what the files of a log contain, and an audit of the transactions in them."""
 
 import sys
 from datetime import UTC, datetime
@@ -12,6 +12,8 @@ from fencepost.terminal_text import harmless, json_text
 
 if TYPE_CHECKING:
     from fencepost.insight.transaction_audit import TransactionAudit
+
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
 
 FOUND = 3
 """Exit status: the command did its work, and what it found needs attention."""

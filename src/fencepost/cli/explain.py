@@ -10,6 +10,8 @@ from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fencepost.client.kafka_types import GroupDescription, GroupListing
     from fencepost.topic_partition import TopicPartition
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 _EPILOG = """\
 \b
 Examples:

@@ -12,6 +12,8 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 if TYPE_CHECKING:
     from fencepost.insight.lag import PartitionLag
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
@@ -27,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What Python still holds for it must not fail at exit.
+        # The reader of our output has closed it. What Python still buffers must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     from fencepost.client.fetching import Position
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

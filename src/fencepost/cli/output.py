@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from fencepost.terminal_text import harmless, json_text
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 T = TypeVar("T")
 
 Cell = str | int | None

@@ -15,6 +15,8 @@ from fencepost.cli.output import CommandFailed, print_json, run_async, say
 if TYPE_CHECKING:
     from fencepost.client.kafka_types import RecordMetadata
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

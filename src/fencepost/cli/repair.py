@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from fencepost.log.repair import Loss
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

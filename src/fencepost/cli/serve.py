@@ -11,6 +11,8 @@ from typing import Never
 
 from fencepost.cli.first_users import InvalidUser, first_users
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_PORT_MAX = 65_535
 

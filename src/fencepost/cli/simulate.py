@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fencepost.simulation.campaign import Summary
     from fencepost.simulation.run import Result
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fencepost.tap.calls import Call, Recording
     from fencepost.tap.tls import Encryption
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:
@@ -55,7 +57,7 @@ def tap(
         Path | None, typer.Option(metavar="FILE", help="Its key, where it is not in the same file.")
     ] = None,
 ) -> None:
-    """Watch transactions on the wire: stand between clients and a cluster."""
+    """Watch transactions on the wire, as a proxy between clients and a cluster."""
     if context.invoked_subcommand is not None:
         return
     if not upstream:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fencepost.insight.hanging import HangingTransaction
     from fencepost.topic_partition import TopicPartition
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 _EPILOG = """\
 \b
 Examples:

@@ -9,6 +9,8 @@ import typer
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
 from fencepost.cli.output import CommandFailed, run_async, say
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 EPILOG = """\
 \b
 Examples:

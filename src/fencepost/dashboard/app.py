@@ -107,7 +107,7 @@ class DashboardApp:
         return self._guarded(answer)
 
     async def _document(self, name: str, given: dict[str, str]) -> dict[str, Any]:
-        """Whoever asks for the same at the same time gets the same answer."""
+        """Requests for the same thing at the same time share one answer."""
         key = (name, tuple(sorted(given.items())))
         making = self._making.get(key)
         if making is None:
@@ -191,7 +191,7 @@ class EventStream(Response):
         try:
             done, _ = await asyncio.wait((sending, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
-                # One that does not read cannot be told, and is not waited for.
+                # A client that does not read cannot get a message, and is not waited for.
                 await asyncio.wait((sending, leaving), timeout=FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (sending, leaving, ended):

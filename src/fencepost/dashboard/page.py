@@ -26,7 +26,7 @@ class NotThere(Exception):
 
 
 def check_name(text: str, what: str) -> None:
-    """A broker closes the connection of whoever asks for a name that cannot be, and others wait for that connection."""
+    """A broker closes the connection on a request for an impossible name, and others wait for that connection."""
     if len(text.encode("utf-8", "replace")) > NAME_BYTES_MAX:
         raise BadParameter(f"{what} is longer than any name can be ({NAME_BYTES_MAX} bytes)")
 

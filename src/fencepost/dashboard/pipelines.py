@@ -1,4 +1,4 @@
-"""Spark pipelines, told from what they leave behind in any cluster. Pure.
+"""Spark pipelines, recognised by what they leave behind in any cluster. Pure.
 
 A pipeline's name is its transactional id and its group; every offset that it commits carries a marker with the batch;
 its client id says `spark/application/pipeline/batch`, which Fencepost records in its journal of causes.

@@ -129,7 +129,7 @@ class Subscription:
         await self._ended.wait()
 
     def end(self) -> None:
-        """No more events; whoever reads them closes."""
+        """No more events; the reader closes."""
         self._ended.set()
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Subscriptions:
         return len(self._shared)
 
     def open(self, view: str, given: dict[str, str], client: str = "") -> Subscription:
-        """To be closed by whoever opened it. Raises what cannot be: too many, or no such view."""
+        """The caller closes it. Raises an error if there are too many, or no such view."""
         if view not in VIEWS:
             raise BadParameter(f"view={view} is none of {', '.join(VIEWS)}")
         if len(self._open) >= STREAMS_MAX:

@@ -1,4 +1,4 @@
-"""Histories: what clients asked of a log, what they were told, and whether the answers can all be true.
+"""Histories: what clients asked of a log, which answers they got, and whether the answers can all be true.
 
 One format (`operations.py`), one recorder (`recording.py`) and one checker (`checker.py`) for simulations, real
 processes and pipelines. Everything here is standard library only and knows nothing of the broker.

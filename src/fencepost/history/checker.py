@@ -8,8 +8,8 @@ from fencepost.history.checks.cycles import check_cycles
 from fencepost.history.checks.group_offsets import GroupOffsets
 from fencepost.history.checks.missing import check_missing
 from fencepost.history.checks.order import check_gaps, check_sends, follow_readers
-from fencepost.history.checks.producers import check_zombies
-from fencepost.history.checks.values import check_values
+from fencepost.history.checks.read_values import check_values
+from fencepost.history.checks.zombies import check_zombies
 from fencepost.history.evidence import Evidence
 from fencepost.history.findings import Finding, Findings
 from fencepost.history.operations import Kind, Outcome

@@ -1,6 +1,6 @@
 """What a history tells of every partition: who tried to write a value, who read it where, and what that proves.
 
-Two rules of inference come from Jepsen. Whoever reads one value of a transaction proves that the transaction was
+Two rules of inference come from Jepsen. A read of one value of a transaction proves that the transaction was
 committed, so that all its other values must be readable; this holds for transactions of unknown outcome as well. And a
 poll depends on the writer of the highest offset it returned (see `cycles.py`).
 """
@@ -41,7 +41,7 @@ class PartitionEvidence:
         self.acknowledged: dict[int, Send] = {}
         self.entries: dict[int, Entry] = {}
         self.conflicts: dict[int, dict[tuple[Value, Value], tuple[Operation, Operation]]] = {}
-        """By offset, two values that are told of it, and who tells of each."""
+        """By offset, two values that it is said to have, and the operations that say so."""
         self.misread: list[tuple[Entry, Send]] = []
         """Values read at an offset other than the acknowledged one."""
 
@@ -55,7 +55,7 @@ class PartitionEvidence:
         self.conflicts.setdefault(offset, {}).setdefault(values, by)
 
     def may_be_gone(self, offset: int | None) -> bool:
-        """Whether what stands there, or nobody knows where, may have been deleted."""
+        """Whether what is at this offset, or at an unknown one, may have been deleted."""
         return offset < self.thinned_below if offset is not None else self.thinned_below > 0
 
     def visible_offsets(self, isolation: str) -> list[int]:

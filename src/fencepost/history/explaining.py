@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from fencepost.history.anomalies import ANOMALIES
 from fencepost.history.checker import Report
-from fencepost.history.checks.values import quote
+from fencepost.history.checks.read_values import quote
 from fencepost.history.findings import Finding
 from fencepost.history.operations import NEVER, Kind, Operation, Polled, Value
 

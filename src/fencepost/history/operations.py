@@ -3,8 +3,8 @@
 A history is a sequence of events, one JSON object per line, in the order in which they happened:
 
     invoke   a process begins an operation: `op`
-    step     something it does, told as it goes; a send is told before it is sent
-    end      a transaction is asked to `commit` (true or false); told before it is asked
+    step     something it does, recorded as it goes; a send is recorded before it is sent
+    end      a transaction is asked to `commit` (true or false); recorded before it is asked
     ok       it happened
     fail     it did not happen and never will
     info     nobody knows
@@ -14,7 +14,7 @@ Each may list in `do` what the operation does: ["send", partition, value], ["pol
 offset}], ["rebalanced", [partition, ...]], ["thinned", {partition: offset}]. The last event may give the offsets of
 the sends, in their order, in `offsets`.
 
-The place of an event in the sequence is its time: what was told earlier happened earlier.
+The place of an event in the sequence is its time: what was recorded earlier happened earlier.
 """
 
 import enum
@@ -25,7 +25,7 @@ Value: TypeAlias = str | int
 Polled: TypeAlias = dict[str, list[list[int | Value]]]
 """What one poll returned: partition to [offset, value] pairs in the order in which they came."""
 Passed: TypeAlias = dict[str, int]
-"""Partition to where a reader stands: whatever it may see below has been given to it."""
+"""Partition to the position of a reader: it has got everything below that it may see."""
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
@@ -39,7 +39,7 @@ class HistoryError(Exception):
 
 class Kind(enum.Enum):
     SEND = "send"
-    """Sends that stand each by itself."""
+    """Sends that do not depend on each other."""
     POLL = "poll"
     TRANSACTION = "txn"
     """Sends, polls and offsets that count together or not at all."""
@@ -71,7 +71,7 @@ class Send:
         self.partition = partition
         self.value = value
         self.offset = offset
-        """Where it stands: as acknowledged, else as read; None when nobody said."""
+        """Where it is: as acknowledged, else as read; None if neither is known."""
         self.earlier: Send | None = None
         """The attempt before this one to write the same value there: pipelines write a value again after an abort."""
 
@@ -83,7 +83,7 @@ class Send:
 
 
 class Operation:
-    """What one process asked for and was told. Places (`invoked`, `ending`, `completed`) are indexes of events."""
+    """What one process asked for, and the answer. Places (`invoked`, `ending`, `completed`) are indexes of events."""
 
     __slots__ = (
         "commit_asked", "commits", "completed", "ending", "fetched", "final_partitions", "invoked",
@@ -155,7 +155,7 @@ class Operation:
 
     @property
     def due_at(self) -> int:
-        """Whoever begins to read here or later must find what it did; NEVER if it may not have happened.
+        """A reader that begins here or later must find what it did; NEVER if it may not have happened.
 
         Of a transaction of unknown outcome that turns out to be committed, everything was in the logs when its client
         asked for the commit, and nobody can read past what is undecided."""

@@ -30,7 +30,7 @@ class History:
     operations: Sequence[Operation]
     """In the order in which they were invoked."""
     polls: Sequence[tuple[int, Operation, Polled]]
-    """Every poll with the place of the event that told of it, in the order of their places."""
+    """Every poll with the place of its event, in the order of their places."""
     events: int
     passed: Sequence[tuple[int, Operation, Passed]] = ()
     """Likewise, where readers stood after a poll."""

@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 class JsonLines:
     """A sink that puts every event on its own line and hands it to the operating system before it returns, so that a
-    process that is killed has told everything it did."""
+    process that is killed has recorded everything it did."""
 
     def __init__(self, path: str | Path) -> None:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open as long as the sink
@@ -84,7 +84,7 @@ class HistoryRecorder:
 
 
 class RecordedOperation:
-    """One operation under way. What it does is told step by step; `ok`, `fail` or `info` completes it, once."""
+    """One operation under way. It is recorded step by step; `ok`, `fail` or `info` completes it, once."""
 
     def __init__(
         self, recorder: HistoryRecorder, process: str, kind: Kind, do: list[Any] | None = None, **fields: Any
@@ -121,7 +121,7 @@ class RecordedOperation:
         self._step(["poll", {partition: [list(pair) for pair in pairs] for partition, pairs in records.items()}])
 
     def passed(self, positions: Mapping[str, int]) -> None:
-        """Everything below these offsets that the reader may see has been given to it: it was told that a partition
+        """Everything below these offsets that the reader may see has been given to it: an answer said that a partition
         ends there for now. At read_committed that is a last stable offset, behind the markers of what is decided."""
         self._step(["passed", dict(positions)])
 

@@ -1,4 +1,4 @@
-"""What aborting a transaction would change, told before it is done: what vanishes and what readers then see."""
+"""What aborting a transaction would change, before it is done: what vanishes and what readers then see."""
 
 import dataclasses
 from collections.abc import Iterable

@@ -27,7 +27,7 @@ async def open_parts(view: ClusterView, transactional_id: str) -> tuple[Transact
 
 
 async def force_abort(view: ClusterView, description: TransactionDescription) -> None:
-    """Take the id over, as a new producer of it would: whoever has it now is fenced, what is open is aborted."""
+    """Take the id over, as a new producer of it would: its present producer is fenced, and what is open is aborted."""
     calls = TransactionCalls(view.cluster, description.transactional_id)
     # A time-out that never comes (two-phase) is not one that may be asked for.
     timeout_ms = min(description.timeout_ms, 60_000)

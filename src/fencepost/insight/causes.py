@@ -1,6 +1,6 @@
 """Why it happened: the journal that Fencepost keeps, asked for over the wire or read from a data directory.
 
-Apache Kafka records no causes. There the question is answered with an error, and whoever asked must say so.
+Apache Kafka records no causes. It answers with an error, and the caller says that causes are not recorded.
 """
 
 import dataclasses

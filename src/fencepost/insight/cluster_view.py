@@ -201,7 +201,7 @@ class ClusterView(AsyncAdmin):
     ) -> dict[TopicPartition, FetchedStretch | BrokerError]:
         """One fetch of each leader for all these partitions, read uncommitted; for a partition that refuses, why.
 
-        Not repeated: whoever follows a log comes again anyway.
+        Not retried: a caller that follows a log asks again anyway.
         """
         request_type = messages.FetchRequest
         by_leader: dict[int, dict[str, list[int]]] = {}

@@ -37,7 +37,7 @@ class DirectoryFacts:
         """Raises NotInspectable if the directory holds no logs."""
         self._path = path
         self._directories = {
-            TopicPartition(*named): directory
+            named: directory
             for directory in partitions_at(path)
             if (named := parse_partition_directory_name(directory.name)) is not None
         }

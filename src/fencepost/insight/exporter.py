@@ -82,7 +82,7 @@ async def _held_since(
             # What is not of a transaction is what came before the next one: the last has ended meanwhile.
             if header is not None and header.is_transactional and not header.is_control:
                 found[at] = min(starts.get((at, header.producer_id), header.base_timestamp) / 1000, now)
-    # Whoever ended since the offsets were asked for holds nobody.
+    # A transaction that has ended since the offsets were asked for holds nothing.
     again = await view.list_offsets(dict.fromkeys(found, int(Reset.LATEST)), IsolationLevel.READ_COMMITTED)
     return {at: since for at, since in found.items() if again[at].offset == offsets[at].last_stable_offset}
 

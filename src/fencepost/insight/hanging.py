@@ -29,7 +29,7 @@ class HangingTransaction:
     start_ms: int | None
     last_timestamp_ms: int
     transactional_id: str | None
-    """Of whoever has the producer id now; None if nobody has."""
+    """The one that has the producer id now; None if none has."""
     reason: str
 
     def document(self, now_ms: int) -> dict[str, Any]:
@@ -67,7 +67,7 @@ async def find_hanging(
     """Those that hang, oldest first, and the partitions that could not be looked at. No topics means all of them."""
     wanted = set(topics)
     for topic in wanted:
-        await view.describe_topic(topic)  # a wrong name is told, not passed over
+        await view.describe_topic(topic)  # a name that does not exist is an error
     partitions = [
         TopicPartition(topic.name, partition)
         for topic in await view.list_topics()

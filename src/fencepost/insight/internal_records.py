@@ -1,6 +1,6 @@
 """The records of __transaction_state and __consumer_offsets, decoded: on disk and over the wire they are the same.
 
-A record that cannot be decoded is said so in its place, in the words of Kafka's dump tool; it never stops a dump.
+A record that cannot be decoded gets a problem in its place, in the words of Kafka's dump tool; it never stops a dump.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fencepost.insight.message_json import to_json
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from fencepost.wire.codec import decode
+from fencepost.wire.codec import decode, decode_prefix
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, message_names, schema_of
 from fencepost.wire.records import Record
@@ -53,7 +53,7 @@ def is_decodable(topic: str) -> bool:
 
 
 def decode_record(topic: str, record: Record) -> DecodedRecord:
-    """Never raises: what is wrong with a record is what there is to see."""
+    """Never raises: a record that cannot be decoded comes with a `problem`."""
     names = _names(topic)
     if record.key is None or len(record.key) < _VERSION.size:
         return _problem(-1, f"Error at offset {record.offset}, skipping. the record has no key")
@@ -114,8 +114,6 @@ def _open_members(value: dict[str, Any]) -> None:
 
 def _client_message(name: str, data: bytes) -> dict[str, Any] | None:
     """None, and the bytes stay as they are, when a client wrote something else."""
-    from fencepost.wire.codec import decode_prefix
-
     if len(data) < _VERSION.size:
         return None
     (version,) = _VERSION.unpack_from(data)

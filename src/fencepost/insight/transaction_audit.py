@@ -66,7 +66,7 @@ def audit_transactions(paths: Iterable[Path], who: str) -> TransactionAudit:
             has_coordinator_log = True
             changes += _state_changes(directory)
         else:
-            scans.append(scan_directory(directory, TopicPartition(*named)))
+            scans.append(scan_directory(directory, named))
     changes.sort(key=lambda change: (change.timestamp_ms, change.offset))
     wanted = _producer_ids(who, changes, scans)
     chosen = [each for scan in scans for each in scan.of_producers(wanted)]

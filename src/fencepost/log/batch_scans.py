@@ -1,7 +1,7 @@
 """Stepping from batch to batch through the bytes of a log file, and where that ends.
 
 A header says how long its batch is. A file may end in the midst of one, or hold bytes that are none: scans stop there,
-and whoever called decides whether that is an end or a damage.
+and the caller decides whether that is the end or damage.
 """
 
 import struct

@@ -21,12 +21,12 @@ from fencepost.log.side_files import (
     CLEANER_OFFSET_CHECKPOINT,
     GAPLESS_OFFSET_CHECKPOINT,
     CorruptSideFile,
-    TopicPartition,
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
 from fencepost.log.unsynced import WrittenFile
 from fencepost.ports import Disk, Syncable
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import HEADER, BatchHeader, verify_crc
 from fencepost.wire.errors import KafkaError, MalformedMessage
 from fencepost.wire.records import payload_of, scan_records
@@ -177,14 +177,14 @@ class LogCleaner:
             return {}
 
     def last_clean_offset(self, log: PartitionLog) -> int | None:
-        return self._clean_offsets.get((log.topic, log.partition))
+        return self._clean_offsets.get(_partition_of(log))
 
     def filthiest(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleanable | None:
         """The log most in need of a pass now; None if there is none."""
         due = [
             candidate
             for log in logs
-            if log.config.is_compacted and log.is_usable and (log.topic, log.partition) not in self.uncleanable
+            if log.config.is_compacted and log.is_usable and _partition_of(log) not in self.uncleanable
             if (candidate := cleanable(log, self.last_clean_offset(log), now_ms)).is_due
         ]
         return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
@@ -197,16 +197,16 @@ class LogCleaner:
                 target, now_ms, keys_max=self._keys_max, decompressed_max_bytes=self._decompressed_max_bytes
             )
         except UncleanableLog as error:
-            self.uncleanable[log.topic, log.partition] = error.reason
+            self.uncleanable[_partition_of(log)] = error.reason
             raise
-        self._note_clean((log.topic, log.partition), result.first_dirty_offset, is_gapless=_is_gapless(log, result))
+        self._note_clean(_partition_of(log), result.first_dirty_offset, is_gapless=_is_gapless(log, result))
         return result
 
     def truncated(self, log: PartitionLog, offset: int) -> None:
         """A log was cut at `offset`: what comes there now has not been cleaned."""
         clean_offset = self.last_clean_offset(log)
         if clean_offset is not None and clean_offset > offset:
-            self._note_clean((log.topic, log.partition), offset, is_gapless=False)
+            self._note_clean(_partition_of(log), offset, is_gapless=False)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions were deleted."""
@@ -405,3 +405,7 @@ class _Pass:
 def _end_of(log: PartitionLog, segment: Segment) -> int:
     at = log.segments.index(segment)
     return log.segments[at + 1].base_offset
+
+
+def _partition_of(log: PartitionLog) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)

@@ -18,7 +18,7 @@ _OFFSET = struct.Struct(">q")
 ENTRY_BYTES = _ENTRY.size
 ENTRY_VERSION = 0
 PACKED_BYTES = 16
-"""Producer id and first offset: what a reader is told."""
+"""Producer id and first offset: what a reader gets."""
 _PRODUCER_ID_POSITION = 2
 _LAST_OFFSET_POSITION = 18
 _LAST_STABLE_OFFSET_POSITION = 26
@@ -186,7 +186,7 @@ class AbortedTransactions:
         return found, complete
 
     def pack(self, from_offset: int, to_offset: int, packed: bytearray) -> bool:
-        """Add producer id and first offset of the same transactions to `packed`, as they stand in the file.
+        """Add producer id and first offset of the same transactions to `packed`, as the file has them.
 
         Byte by byte of all entries at once: a fetch may list thousands, and must not make an object of each.
         """
@@ -260,7 +260,7 @@ class AbortedTransactions:
         return self._data is not None
 
     def checksum(self) -> bytes:
-        """What stands beside the index of a sealed segment: Kafka's format has no checksum of its own."""
+        """The content of the file beside the index of a sealed segment: Kafka's format has no checksum."""
         data = self._loaded()
         return b"0 %d %08x\n" % (len(data), crc32c(data))
 

@@ -2,7 +2,7 @@
 
 Owns the offsets that divide the log: start, last stable, high watermark, end. They are distinct, and `log_start_offset
 <= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log never moves the high watermark
-up by itself: whoever owns the partition does, when a batch is as durable as promised.
+up by itself: the owner of the partition does, when a batch is as durable as promised.
 
 It conducts four parts, each with a state of its own: `segments` (files and where offsets lie in them), `producers`
 (epochs, sequences, open transactions), `epochs` (which leader wrote what), `unsynced` (what a power cut could still
@@ -400,7 +400,7 @@ class PartitionLog:
     ) -> Appended:
         """Append one batch, stamping it in place (so it must be writable). KafkaError as Kafka would answer.
 
-        `header` is the batch's own, from whoever has read it already.
+        `header` is the batch's own, which the caller has read already.
         A batch already in the log is answered with its original offsets and `duplicate`; nothing is written.
         """
         if self._is_closed_to_calls:
@@ -940,7 +940,7 @@ class PartitionLog:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut everything from the batch that holds `offset` on.
 
-        A recovery point that was written before may lie behind the cut: whoever cuts what was synced writes the
+        A recovery point that was written before may lie behind the cut: a caller that cuts what was synced writes the
         checkpoint first.
         """
         self._check_usable()
@@ -1046,7 +1046,7 @@ class PartitionLog:
                 self.mark_failed(error)
                 return None
         active, end_offset = self.segments.active, self.log_end_offset
-        # The high watermark will stand here.
+        # The high watermark will be here.
         self.segments.remember(end_offset, active, active.size)
         return self.unsynced.take(end_offset, active.file)
 

@@ -3,11 +3,11 @@
 After a clean stop only the batches behind each segment's last index entry are stepped over. Otherwise every batch from
 the segment of the recovery point on must have its CRC and its place: the log ends at the first that has not, later
 segments go, and indexes, aborted transactions, leader epochs and producer state are built anew from the batches. What
-survives is synced before anyone may read it. Whole batches that are cut off are set aside, and that is told (`cuts`).
+survives is synced before anyone may read it. Whole batches that are cut off are set aside, and reported (`cuts`).
 
 A crash takes what was never synced. What the recovery point or a neighbouring segment proves to have been there, and
 is not, was lost in another way: then the log is not opened (DamagedLog), and its files stay as they are. Holes that
-compaction made are told by what the log itself records, never by the topic's settings, which may have changed since: a
+compaction made are recognised by what the log itself records, never by the topic's settings, which may have changed: a
 compacted segment has holes or emptied batches inside, or lies below the cleaner's checkpoint. Our own cleaner leaves no
 holes between segments, and says so in a checkpoint; Apache Kafka's does.
 """
@@ -375,7 +375,7 @@ class LogLoader:
         return next_offset, whole
 
     def _is_place(self, header: BatchHeader, upcoming: FoundBatch | None, following: Segment | None) -> bool:
-        """Whether a batch behind a hole stands where it was written: its offset is not under its CRC.
+        """Whether a batch behind a hole is where it was written: its offset is not under its CRC.
 
         What was just written has no holes, and a wrong offset contradicts the batch that comes next.
         """
@@ -438,7 +438,7 @@ def _trusted_end_offset(active: Segment) -> int | None:
 
 
 def is_filler(header: BatchHeader) -> bool:
-    """Whether a batch stands for offsets that were given up (`log.repair`). Compaction leaves producer or time."""
+    """Whether a batch represents offsets that were given up (`log.repair`). Compaction leaves producer or time."""
     return header.record_count == 0 and header.max_timestamp == NO_TIMESTAMP and not header.has_producer_id
 
 
@@ -563,7 +563,7 @@ def _replay(segments: Segments, producers: ProducerStateManager, start_offset: i
                 if verify_crc(batch.block, batch.start, batch.header):
                     producers.replay_batch(batch.block, batch.start, batch.header)
             except MalformedMessage:
-                continue  # a marker nobody can read decides nothing; readers are told when they come to it
+                continue  # an unreadable marker decides nothing; readers get an error when they come to it
 
 
 def remove_snapshots(directory: LogDirectory, *, above: int = -1, kept: frozenset[int] = frozenset()) -> None:

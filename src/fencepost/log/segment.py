@@ -195,7 +195,7 @@ class Segment:
         try:
             found = self.find(self.base_offset + relative_offset)
         except KafkaError:
-            return None  # no place for an opinion: whoever reads there is told
+            return None  # not judged here: a reader of this place gets an error
         if found is None:
             return None
         header = BatchHeader._make(HEADER.unpack(self.file.read(found[0], HEADER_BYTES)))
@@ -208,7 +208,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         for position, header in read_headers(self.file, 0, self.size):
             if not 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
-                continue  # damaged: who reads it will be told
+                continue  # damaged: its readers get an error
             self.index_batch(
                 position, header.size_bytes, header.last_offset, header.max_timestamp, _REBUILT_INDEX_INTERVAL_BYTES
             )
@@ -388,7 +388,7 @@ class Segment:
         """The offset after the last batch of a segment that is not written any more, without loading its indexes.
 
         None if that takes more than a look behind the last index entry, or if what is there is damaged: then readers
-        are told when they come to it.
+        get an error when they come to it.
         """
         start = 0
         try:
@@ -482,7 +482,7 @@ class Segment:
             self._aborted.close()
 
     def retire(self) -> None:
-        """Its files go, here or with their whole directory: give them up, whoever is syncing them right now."""
+        """Its files go, here or with their whole directory: give them up, even while they are being synced."""
         if self._file is not None:
             self._file.retire()
         if self._aborted is not None:

@@ -268,7 +268,7 @@ class Segments(Sequence[Segment]):
         return position
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Remember a batch boundary: where a sequential reader comes back to, or a watermark stands."""
+        """Remember a batch boundary: where a sequential reader comes back to, or a watermark is."""
         if segment is not self.active and position >= segment.size:
             return
         hints = self._hints

@@ -1,6 +1,6 @@
 """The small text files of a data directory, in Kafka's own formats.
 
-`meta.properties`, `.kafka_cleanshutdown` and the offset checkpoints stand in the data directory itself,
+`meta.properties`, `.kafka_cleanshutdown` and the offset checkpoints are in the data directory itself,
 `partition.metadata` in each partition's. Owns their syntax; the disk port does the writing, always atomically.
 """
 
@@ -11,6 +11,7 @@ import os.path
 from collections.abc import Mapping
 
 from fencepost.ports import Disk
+from fencepost.topic_partition import TopicPartition
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -25,8 +26,6 @@ GAPLESS_OFFSET_CHECKPOINT = "gapless-offset-checkpoint"
 
 UNKNOWN_BROKER_EPOCH = -1
 _CHECKPOINT_VERSION = 0
-
-TopicPartition = tuple[str, int]
 
 
 class CorruptSideFile(Exception):
@@ -156,7 +155,7 @@ def decode_offset_checkpoint(path: str, data: bytes) -> dict[TopicPartition, int
         for line in lines:
             if line:
                 topic, partition, offset = line.split(" ")
-                offsets[topic, int(partition)] = int(offset)
+                offsets[TopicPartition(topic, int(partition))] = int(offset)
         if int(count) != len(offsets):
             raise CorruptSideFile(path, f"{count} entries announced, {len(offsets)} found")
     except ValueError as error:
@@ -179,7 +178,7 @@ def write_offset_checkpoint(disk: Disk, directory: str, name: str, offsets: Mapp
 
 
 def partition_directory_name(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}"
+    return str(TopicPartition(topic, partition))
 
 
 def parse_partition_directory_name(name: str) -> TopicPartition | None:
@@ -187,4 +186,4 @@ def parse_partition_directory_name(name: str) -> TopicPartition | None:
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not (partition.isascii() and partition.isdigit()):
         return None
-    return topic, int(partition)
+    return TopicPartition(topic, int(partition))

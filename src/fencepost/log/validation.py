@@ -134,7 +134,7 @@ def refuse_crc(batch: memoryview, header: BatchHeader, topic_partition: str) -> 
 def check_timestamps(
     batch: memoryview, header: BatchHeader, now_ms: int, config: TopicConfig, decompressed_max_bytes: int
 ) -> None:
-    """Limits on CreateTime, and LogAppendTime from a client. The header's first and largest stand for the records."""
+    """Limits on CreateTime, and LogAppendTime from a client. The header's first and largest count for all records."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
 
@@ -148,7 +148,7 @@ def check_timestamps(
         return None
 
     if problem(header.base_timestamp) or problem(header.max_timestamp):
-        # Which records they are is told of small batches: nobody else is served while they are read.
+        # Only small batches say which records these are: no other request is served while they are read.
         if header.record_count > RECORD_ERRORS_MAX:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp")
         try:

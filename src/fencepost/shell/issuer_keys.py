@@ -1,4 +1,4 @@
-"""The public keys of whoever issues tokens, fetched from a URL that is allowed, and again from time to time.
+"""The public keys of the issuer of tokens, fetched from a URL that is allowed, and again from time to time.
 
 Only URLs in `org.apache.kafka.sasl.oauthbearer.allowed.urls` are ever asked (CVE-2025-27817), and redirects are not
 followed. Keys that cannot be fetched leave those of last time in force.

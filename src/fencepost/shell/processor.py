@@ -13,6 +13,7 @@ LOSSES_MAX = 2
 
 def _losses() -> Callable[[], int]:
     try:
+        # Linux alone counts per thread.
         from resource import RUSAGE_THREAD, getrusage
     except ImportError:
         return lambda: 0

@@ -134,6 +134,7 @@ class RunningBroker:
             host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
             self.node.set_endpoint(listener.name, host, advertised_port or port)
             if listener.name in keys:
+                # Most brokers start without TLS and tokens: what these need is not loaded before.
                 from fencepost.shell.tls_listener import TlsListener
 
                 self._servers.append(TlsListener(self.connections, listener.name, bound, keys[listener.name]))
@@ -154,12 +155,13 @@ class RunningBroker:
             security = self.node.secure(listener.name)
             if security is None:
                 continue
-            # Not before they are needed: most brokers start without.
             if security.needs_keys:
+                # As above.
                 from fencepost.shell.issuer_keys import IssuerKeys
 
                 self._key_watch.watch_issuer(IssuerKeys(security, loop))
             if security.config.has_tls:
+                # As above.
                 from fencepost.shell.tls import TlsKeys
 
                 keys[listener.name] = TlsKeys(security.config)

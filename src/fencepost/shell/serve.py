@@ -57,6 +57,7 @@ async def _serve(options: ServeOptions) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     metrics = None
     if metrics_socket is not None:
+        # A broker without metrics starts sooner.
         from fencepost.shell.metrics import serve_metrics
 
         metrics = await serve_metrics(broker, metrics_socket)
@@ -64,6 +65,7 @@ async def _serve(options: ServeOptions) -> None:
         print(f"fencepost listening on {host}:{port}", flush=True)
     page = None
     if options.page is not None and page_socket is not None:
+        # A broker without a page starts sooner.
         from fencepost.shell.page_process import PageProcess
 
         page = PageProcess(options.page, page_socket, broker.addresses[0])

@@ -1,6 +1,6 @@
 """A listener's key, certificates and trusted authorities, as an SSL context that follows its files.
 
-Whoever is connected stays so when the files change: a new context serves those who come after. Files that are being
+Connections stay open when the files change: a new context serves those that come after. Files that are being
 written, or do not fit each other, change nothing until they do.
 """
 
@@ -39,7 +39,7 @@ class TlsKeys:
         signatures = _signatures(self._files)
         if signatures == self._seen:
             return False
-        # Tried once for each change: whoever is still writing changes them again.
+        # Tried once for each change: a file that is still being written changes again.
         self._seen = signatures
         self.context = make_context(self._config)
         return True

@@ -77,7 +77,7 @@ class TlsListener:
                 ssl_handshake_timeout=node.config.authentication_timeout_ms / 1000,
             )
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            pass  # whoever just hangs up gave no reason
+            pass  # a client that just hangs up gives no reason
         except ssl.SSLError as error:
             node.events.emit(AuthenticationFailed(0, host, self._name, "TLS", str(error)))
         except OSError:

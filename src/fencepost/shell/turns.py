@@ -1,7 +1,7 @@
 """Whose requests are served next, when several connections have some, and what is done when none has.
 
-Whoever comes first is served at once, so one client alone never waits. What else the same look at the sockets brings is
-gathered and served in short turns, with another look between two of them: first whoever ends a transaction, because
+The first request is served at once, so one client alone never waits. What else the same look at the sockets brings is
+gathered and served in short turns, with another look between two of them: first those that end a transaction, because
 what is begun holds others up until it is over, then the rest in the order of arrival. The answers of a turn leave
 together: a client that wakes up in the middle of it would take the processor away from those that still wait. Where
 clients do so anyway turns are longer, because fewer of them disturb less; where they do not, commits wait less.
@@ -51,7 +51,7 @@ class Turns:
         """Whether answers wait for the end of the turn."""
 
     def is_first(self) -> bool:
-        """Whether whoever asks is the first to be served since the last look at the sockets."""
+        """Whether the caller is the first to be served since the last look at the sockets."""
         if self._is_scheduled:
             return False
         self._schedule()
@@ -85,7 +85,7 @@ class Turns:
             self._serve_some()
             is_quiet = not (ending or waiting)
             if is_quiet:
-                # Whoever was answered sends the next request if it gets the processor; one look then finds them all.
+                # Clients that were answered send the next request if they get the processor; one look then finds all.
                 _let_others_run()
         if not is_quiet:
             self._schedule()

@@ -118,7 +118,7 @@ class KeyedProducer(_KeyedRecords):
             yield Sleep(self.source.choice((10, 30, 120)))
 
     def _look_at_the_end(self, key: TopicPartition) -> Steps[None]:
-        """Whatever was acknowledged, by whichever acks, is there for whoever asks next."""
+        """Everything that was acknowledged, under any acks, is there for the next request."""
         answer = yield requests.list_offsets((name_of(key[0]), key[1]), requests.LATEST)
         if answer is None or answer.topics[0].partitions[0].error_code:
             return

@@ -61,7 +61,7 @@ PLANS = {
 
 
 class AdministeredTopics:
-    """What clients know: ids as they were told, and everything that was ever asked."""
+    """What clients know: ids from answers, and everything that was ever asked for."""
 
     def __init__(self) -> None:
         self.ids: dict[str, bytes] = {}
@@ -85,7 +85,7 @@ class AdministeredTopics:
         """What was done, as answers and the broker's events tell; for the figures."""
 
     def seen(self, name: str, topic_id: bytes, partitions: int) -> str:
-        """A client was told of a topic; its label."""
+        """A client got an answer about a topic; its label."""
         label = label_of(name, topic_id)
         self.ids[label] = topic_id
         self.current[name] = label
@@ -100,7 +100,7 @@ class AdministeredTopics:
         self.settings.setdefault(name, {}).update(settings)
 
     def missing(self, name: str) -> None:
-        """A client was told that there is no such topic."""
+        """A client got the answer that there is no such topic."""
         self.current.pop(name, None)
 
     def places(self) -> list[TopicPartition]:

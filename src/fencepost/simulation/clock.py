@@ -1,4 +1,4 @@
-"""Virtual time: stands still until the scheduler moves it, so that a minute of time-outs costs nothing."""
+"""Virtual time: it does not pass until the scheduler moves it, so that a minute of time-outs costs nothing."""
 
 # Any fixed instant will do; records need timestamps that look like ones.
 START_WALL_MS = 1_700_000_000_000

@@ -154,10 +154,10 @@ class FinalReader(ClientProcess):
         for _ in range(FINAL_TRIES_MAX):
             answer = yield offset_fetch(group, key)
             if answer is not None:
-                (told,) = answer.groups
-                code = told.error_code or told.topics[0].partitions[0].error_code
+                (fetched,) = answer.groups
+                code = fetched.error_code or fetched.topics[0].partitions[0].error_code
                 if not code:
-                    offset = told.topics[0].partitions[0].committed_offset
+                    offset = fetched.topics[0].partitions[0].committed_offset
                     self.positions[group, key] = offset
                     operation.fetched(group, {partition_name(key): offset if offset >= 0 else None})
                     operation.ok()

@@ -67,7 +67,7 @@ def _apply(content: bytearray, operation: _Operation) -> None:
 
 
 class _Directory:
-    """Names and what they stand for; a change of names is one step, a rename too."""
+    """Names and what they refer to; a change of names is one step, and so is a rename."""
 
     __slots__ = ("durable", "entries", "pending")
 

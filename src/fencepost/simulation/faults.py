@@ -187,7 +187,7 @@ def _slow_sync(world: "World", kind: Fault) -> bool:
 
 
 def _bit_flip(world: "World", kind: Fault) -> bool:
-    """A bit of synced, cold data: whoever reads it must notice."""
+    """A bit of synced, cold data: its readers must notice."""
     if world.machine.process is None or not world.is_serving:
         return False
     if world.source.random() < 0.5:

@@ -1,7 +1,7 @@
 """Syncs that take virtual time.
 
 A real sync keeps what was written before it began and may or may not keep what is written while it runs. Each sync here
-does one or the other, as the random source says: whoever counts on either is found out.
+does one or the other, as the random source says: code that counts on either fails.
 """
 
 import random

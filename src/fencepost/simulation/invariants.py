@@ -117,7 +117,7 @@ class Invariants:
         self._watched, self._stable, self._high, self._synced = [], [], [], []
 
     def _remember(self) -> None:
-        """How far readers have come. Whoever reads a topic that was deleted meanwhile has not seen the last of it."""
+        """How far readers have come. A reader of a topic that was deleted meanwhile has not seen its end."""
         for partition, high in zip(self._watched, self._high, strict=True):
             key = _log_key(partition)
             self.readable[key] = max(self.readable.get(key, 0), high)

@@ -35,7 +35,7 @@ class GroupMember(TransactionalProducer):
 
     @property
     def duties(self) -> list[Duty]:
-        """The whole group's: whoever does it, it is to be done once."""
+        """The duties of the whole group: each is done once, by one of the members."""
         return [Duty(self.group, source, tuple(self.outputs)) for source in self.sources]
 
     def run(self) -> Steps[None]:
@@ -96,14 +96,14 @@ class GroupMember(TransactionalProducer):
         return [self.sources[number] for number in bytes(synced.assignment)]
 
     def _assignments(self, member_ids: list[str]) -> dict[str, bytes]:
-        """By the leader, who alone is told of the others: sources in turn, by number."""
+        """Made by the leader, the only member that knows the others: sources in turn, by number."""
         ordered = sorted(member_ids)
         return {member_id: bytes(range(at, len(self.sources), len(ordered))) for at, member_id in enumerate(ordered)}
 
     def _is_alive(self) -> Steps[bool]:
         answer = yield requests.heartbeat(self.group, self._member_id, self._generation_id)
         if answer is None or not answer.error_code or answer.error_code in RETRIABLE:
-            return True  # whoever hears nothing works on, as real members do
+            return True  # a member without an answer works on, as real ones do
         self._group_trouble("Heartbeat", answer.error_code)
         return False
 

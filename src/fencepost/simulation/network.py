@@ -18,7 +18,7 @@ from fencepost.wire.catalog import ApiKey
 _API = struct.Struct(">hh")
 KEEPALIVE_MS = 30_000
 # A second copy of these on a newer connection cannot be told from the client's own next call before protocol 2, by
-# Apache Kafka neither: whoever sends them twice has to do it over an older connection, as a client that timed out does.
+# Apache Kafka neither: a duplicate has to come over an older connection, as from a client that timed out.
 _LAST_PROTOCOL_1 = {
     ApiKey.END_TXN: 4,
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
@@ -165,7 +165,7 @@ class Link:
             self._connection.closed()
 
     def half_open(self, *, requests: bool) -> None:
-        """From now on nothing goes through in one direction, and nobody is told before the keep-alive finds out."""
+        """From now on nothing goes through in one direction, and neither side notices before the keep-alive does."""
         if requests:
             self.loses_requests = True
         else:

@@ -67,7 +67,7 @@ def _check_newest(
 
 
 def _certain(partition: PartitionEvidence) -> Iterator[tuple[int, str]]:
-    """What somebody was told is there."""
+    """What an answer has said is there."""
     for offset, send in partition.acknowledged.items():
         if send.operation.is_committed:
             yield offset, str(send.value)

@@ -1,6 +1,6 @@
 """A digest of everything that happens in a simulated world: two runs are the same run if and only if it is.
 
-Every frame, fault and event goes into it. The lines themselves are only kept on demand, for whoever looks into a seed.
+Every frame, fault and event goes into it. The lines themselves are only kept on demand, to examine a seed.
 """
 
 import hashlib

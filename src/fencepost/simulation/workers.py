@@ -1,4 +1,4 @@
-"""No helper threads: what they would do is done at once, and told after whatever else is due now."""
+"""No helper threads: what they would do is done at once, and reported after everything else that is due now."""
 
 from collections.abc import Callable
 from typing import Any

@@ -245,7 +245,7 @@ class World:
         try:
             self.machine.boot()
         except OSError as error:
-            # Full, or failing as it was told to: whoever runs the broker sees to the disk and tries again.
+            # Full, or failing as planned: an operator sees to the disk and tries again.
             if error.errno not in FULL_DISK and error.errno != errno.EIO:
                 raise
             self.die(f"start failed: {error.strerror}", None)

@@ -1,6 +1,6 @@
 """What a frame says, as plain data fit for a recording: fields by name, record batches as counts, secrets left out.
 
-A frame of an API or version that is not known here is not an error: it is passed on, and only its header is told.
+A frame of an API or version that is not known here is not an error: it is passed on, and only its header is shown.
 """
 
 from collections.abc import Callable

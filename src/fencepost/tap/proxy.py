@@ -27,7 +27,7 @@ Observer = Callable[[Plain], None]
 
 
 class TapFailed(Exception):
-    """The tap cannot stand where it was asked to."""
+    """The tap cannot listen where it was asked to."""
 
 
 class Tap:
@@ -142,7 +142,7 @@ class Tap:
         return seen_as, self._servers[broker].sockets[0].getsockname()[1]
 
     def _free_port(self) -> int:
-        """The next after the first one, so that a firewall can be told; any where the first was any."""
+        """The next after the first one, so that a firewall can be set up; any free port where the first was any."""
         return self._listen[1] + len(self._servers) if self._listen[1] else 0
 
 

@@ -1,7 +1,7 @@
 """TLS on either side of the tap: towards the cluster as a client, towards clients with a certificate of its own.
 
 The two sides are apart, so that what passes can be read in between. Nobody logs in here: SASL goes through, from the
-client to the broker, and is never told.
+client to the broker, and is never shown.
 """
 
 import ssl
@@ -23,7 +23,7 @@ class Encryption:
 def upstream_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
     """From a client's settings; None where these speak of no TLS. Raises InvalidOption.
 
-    What is for a login is not read: whoever could connect to the tap would else be logged in.
+    Settings for a login are not read: everyone who can connect to the tap would be logged in.
     """
     given = str(settings.get(PROTOCOL, "PLAINTEXT")).upper()
     return security_of({**settings, PROTOCOL: given.removeprefix("SASL_")}).tls

@@ -120,6 +120,7 @@ def encode_batches(
 
 
 def _compressed(batch: bytearray, codec: int) -> bytearray:
+    # The codecs are native libraries: loaded when a batch is compressed.
     from fencepost.wire.compression import compress
 
     with memoryview(batch) as view, view[HEADER_BYTES:] as records:

@@ -315,6 +315,7 @@ def assemble_batch(
     """A batch around encoded, not yet compressed records; the codec in `attributes` is applied here."""
     codec = attributes & COMPRESSION_MASK
     if codec and record_count:
+        # The codecs are native libraries: loaded when a batch is compressed.
         from fencepost.wire.compression import compress
 
         records = compress(codec, bytes(records))

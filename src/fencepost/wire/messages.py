@@ -74,7 +74,7 @@ class _Message:
     @classmethod
     @cache
     def default_instance(cls) -> Any:
-        """The one instance that stands for "not set" in optional structs: replace it, never change it."""
+        """The one instance that means "not set" in optional structs: replace it, never change it."""
         return cls()
 
 

@@ -30,7 +30,7 @@ class FirstUser(NamedTuple):
 
 
 def salted_password(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Takes milliseconds on purpose: whoever has an event loop runs this elsewhere."""
+    """Takes milliseconds on purpose: a caller with an event loop runs this in a thread."""
     return hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password, salt, iterations)
 
 

@@ -109,6 +109,11 @@ def beside():
     assert found(lint, tmp_path, car=text) == [("late import", "car", 3), ("late import", "car", 4)]
 
 
+def test_one_reason_may_cover_all_imports_inside_the_functions_of_a_module(lint: ModuleType, tmp_path: Path) -> None:
+    text = "# Imports inside functions: a command loads only what it needs.\ndef f():\n    import json\n"
+    assert found(lint, tmp_path, car=text) == []
+
+
 def test_a_circle_of_imports_is_found_even_inside_functions(lint: ModuleType, tmp_path: Path) -> None:
     first = "from package import second\n"
     second = "def f():\n    # Needed late.\n    from package.third import x\n"

@@ -14,6 +14,8 @@ from fencepost.spark.processing import input_formats, output_formats, output_row
 from fencepost.spark.running import session
 from fencepost.spark.starting import StartOptions, records
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 LIMIT_BYTES = 1_000_000
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from fencepost.cli.output import CommandFailed
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 READ_TIMEOUT_SECONDS = 180.0
 TOPICS = ("purchases", "invoices", "shipments", "purchases.dlq")
 

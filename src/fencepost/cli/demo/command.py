@@ -8,6 +8,8 @@ from typing import Any
 
 from fencepost.cli.output import CommandFailed, print_json
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 TRADED_MAX = 100
 
 

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from fencepost.cli.output import print_table
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 REFRESH_SECONDS = 0.2
 ROWS = (
     ("purchases in", "purchases"),

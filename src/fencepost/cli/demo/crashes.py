@@ -19,6 +19,8 @@ from fencepost.cli.demo.processes import COMMAND, BrokerProcess, DriverProcess, 
 from fencepost.cli.demo.strike_moment import Watch
 from fencepost.cli.output import CommandFailed
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
 POLL_SECONDS = 0.005
@@ -52,7 +54,7 @@ class Outcome:
 
 def second_act(purchases: int, *, compare: bool, connector_jars: Path | None, as_json: bool) -> dict[str, Any]:
     require_process_list()
-    # Whoever ends the demo must not leave its broker and driver behind.
+    # However the demo ends, its broker and driver must not stay behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ours = _perform(Play("exactly once, with Fencepost", _pipeline_command), purchases, as_json=as_json)
     document: dict[str, Any] = {"act_two": ours.document()}

@@ -4,6 +4,8 @@ from typing import Any
 
 from fencepost.embedded import Broker
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 TRANSACTIONAL_ID = "shop"
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from fencepost.cli.output import CommandFailed, print_table
 
+# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+
 TOPIC = "purchases"
 PARTITIONS = 3
 READ_TIMEOUT_SECONDS = 30.0

@@ -1,12 +1,12 @@
-"""Spark pipelines by group: their batches, their lag, where their transaction stands."""
+"""Spark pipelines by group: their batches, their lag, the state of their transaction."""
 
 import asyncio
 from typing import Any
 
 from fencepost.client.errors import BrokerError
-from fencepost.dashboard import pipelines as told
+from fencepost.dashboard import pipelines as traces
 from fencepost.dashboard.page import Page, Parameters
-from fencepost.dashboard.views.groups import total_lag
+from fencepost.dashboard.views.consumer_groups import total_lag
 from fencepost.insight.causes import Cause, causes_of
 from fencepost.insight.lag import group_lag
 
@@ -18,7 +18,7 @@ async def pipelines(page: Page, parameters: Parameters) -> dict[str, Any]:
     causes = (await causes_of(page.view, "") or []) if await page.is_fencepost() else []
     groups = {each.group_id for each in await page.view.list_groups()}
     names = [
-        name for name in told.candidates(page.watch.model.rows, groups, causes) if text in name
+        name for name in traces.candidates(page.watch.model.rows, groups, causes) if text in name
     ]  # fmt: skip
     rows = await asyncio.gather(*(_row(page, name, name in groups, causes) for name in names[:PIPELINES_MAX]))
     return {
@@ -30,13 +30,13 @@ async def pipelines(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> dict[str, Any] | None:
     """None for a name that no pipeline has left a mark under."""
-    clients = told.clients_by_epoch(cause for cause in causes if cause.transactional_id == name)
-    client = told.latest_client(clients, name)
+    clients = traces.clients_by_epoch(cause for cause in causes if cause.transactional_id == name)
+    client = traces.latest_client(clients, name)
     batch, least, most = None, None, None
     if has_group:
         try:
             committed = await page.view.committed_offsets(name, with_notes=True)
-            batch = told.marked_batch(each.metadata for each in committed.values())
+            batch = traces.marked_batch(each.metadata for each in committed.values())
             if batch is not None or client is not None:
                 least, most = total_lag(await group_lag(page.view, name))
         except BrokerError:
@@ -55,7 +55,7 @@ async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> d
         "lag_min": least,
         "lag_max": most,
         "last_commit_ms": commits[-1].completed_ms if commits else None,
-        "last_batch_took_ms": told.took_ms(commits[-1]) if commits else None,
+        "last_batch_took_ms": traces.took_ms(commits[-1]) if commits else None,
         "transactional_ids": [name],
-        "batches": told.batches(endings, batch, clients),
+        "batches": traces.batches(endings, batch, clients),
     }

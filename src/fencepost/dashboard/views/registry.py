@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from fencepost.dashboard.page import Page, Parameters
-from fencepost.dashboard.views.groups import group, groups
+from fencepost.dashboard.views.consumer_groups import group, groups
+from fencepost.dashboard.views.fencings import producers
 from fencepost.dashboard.views.overview import overview
 from fencepost.dashboard.views.partitions import partitions, strip
 from fencepost.dashboard.views.pipelines import pipelines
-from fencepost.dashboard.views.producers import producers
 from fencepost.dashboard.views.transactions import transaction, transactions
 
 Make = Callable[[Page, Parameters], Awaitable[dict[str, Any]]]

@@ -27,7 +27,7 @@ async def session(page: Page) -> dict[str, Any]:
 
 
 def locked_session() -> dict[str, Any]:
-    """For whoever has not given the token yet."""
+    """For a browser that has not given the token yet."""
     return {
         "version": __version__,
         "bootstrap": "",

@@ -1,6 +1,6 @@
 """Offsets of groups: they move if and only if the outputs of their transaction are visible.
 
-A group's offset of a partition is a register. Whoever fetches it must find the last write that certainly came before,
+A group's offset of a partition is a register. A fetch must find the last write that certainly came before,
 or one that may have come after that; never one of a transaction that was aborted, and never one that nobody wrote.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fencepost.history.checks.order import Passage
-from fencepost.history.checks.values import quote
+from fencepost.history.checks.read_values import quote
 from fencepost.history.evidence import Entry, Evidence, PartitionEvidence
 from fencepost.history.findings import Findings
 from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED, Kind, Operation, Outcome, Send, Value
@@ -33,7 +33,7 @@ class FinalRead:
 class Missing:
     send: Send
     is_behind: bool
-    """Readers got something that stands behind it."""
+    """Readers got something that comes after it."""
     seen_by: Operation | None
     witness: Operation | None
     """The reader who should have been given it."""
@@ -66,7 +66,7 @@ def check_missing(
         if not operation.sends or not operation.is_committed:
             continue
         if operation.outcome is not Outcome.OK and not operation.is_transaction:
-            continue  # sends that stand each by itself: one proves nothing of another
+            continue  # independent sends: one proves nothing about another
         lost = [found for send in operation.sends if (found := _missing(send, evidence, passage, finals, gone))]
         if lost:
             missing.update((each.send.partition, each.send.offset) for each in lost if each.send.offset is not None)
@@ -137,7 +137,7 @@ def _missing(
         return None
     entry = None if offset is None else partition.entries.get(offset)
     if offset is not None and offset in partition.conflicts:
-        return None  # told as inconsistent offsets
+        return None  # reported as inconsistent offsets
     for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
         is_seen = entry is not None and (isolation == READ_UNCOMMITTED or entry.committed_by is not None)
         if is_seen:

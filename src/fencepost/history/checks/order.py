@@ -1,4 +1,4 @@
-"""Order: what one process sends stands in the order of its sends, and what it polls comes in the order of the log.
+"""Order: the log has what one process sends in the order of its sends, and polls give it in the order of the log.
 
 Within a session a consumer reads on where it was. From that follows which stretches of a partition were passed, and
 whether anything that must be there was left out.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from fencepost.history.checks.values import quote
+from fencepost.history.checks.read_values import quote
 from fencepost.history.evidence import Evidence, PartitionEvidence
 from fencepost.history.findings import Findings
 from fencepost.history.operations import (
@@ -56,7 +56,7 @@ class Gap:
     before: Operation
     after: Operation
     is_polled: bool
-    """Something was polled at `next`; else the reader was told that it stands there."""
+    """Something was polled at `next`; else the reader got this as its position."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Passage:
     gaps: list[Gap] = field(default_factory=list)
 
     def denied_to(self, name: str, offset: int) -> Operation | None:
-        """Who passed this offset without being given what stands there."""
+        """The reader that passed this offset without getting what is there."""
         found = (gap for gap in self.gaps if gap.partition.name == name and gap.last < offset < gap.next)
         return next((gap.after for gap in found), None)
 
@@ -150,7 +150,7 @@ def follow_readers(evidence: Evidence, findings: Findings) -> Passage:
 
 
 def _readings(history: History) -> Iterator[tuple[Operation, Polled, Passed]]:
-    """Polls and positions in the order in which they were told; of one event, the poll first."""
+    """Polls and positions in the order of their events; of one event, the poll first."""
     polls: Iterator[_Reading] = ((place, 0, operation, poll, {}) for place, operation, poll in history.polls)
     passed: Iterator[_Reading] = ((place, 1, operation, {}, stands) for place, operation, stands in history.passed)
     merged = heapq.merge(polls, passed, key=lambda each: each[:2]) if history.passed else polls
@@ -169,7 +169,7 @@ def _went_back(name: str, last: int, offset: int, before: Operation, after: Oper
 
 
 def check_gaps(passage: Passage, missing: set[tuple[str, int]], findings: Findings) -> None:
-    """Values that one reader was denied. Those that are missing to everybody (`missing`) have been told already."""
+    """Values that one reader did not get. `missing` has already reported those that nobody got."""
     visible: dict[tuple[str, str], list[int]] = {}
     for gap in passage.gaps:
         partition, isolation = gap.partition, gap.after.isolation

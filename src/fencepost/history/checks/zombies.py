@@ -1,4 +1,4 @@
-"""Holders of transactional ids: whoever was replaced commits nothing any more."""
+"""Zombies: a producer whose transactional id another has taken over commits nothing any more."""
 
 from bisect import bisect_left
 from collections import defaultdict
