@@ -81,12 +81,13 @@ class Driver:
         adopt: str = REFUSE,
         output: str | None = None,
         fails_on_data_loss: bool = True,
+        client: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         servers = broker.bootstrap_servers
         self.name, self.checkpoint, self._output = name, checkpoint, output
         self._settings = sink_settings(name, servers, adopt=adopt)
-        producer = RunProducer(servers, name, {}, **options)
+        producer = RunProducer(servers, name, client or {}, **options)
         source = Source(servers, topics=frozenset({checkpoint.topic}), fails_on_data_loss=fails_on_data_loss)
         self.run = QueryRun(producer, inputs=InputClusters([source], producer, name))
 

@@ -15,6 +15,7 @@ from tests.support.extras import require_arrow
 require_arrow()
 
 from fencepost.client import Admin, CommittedOffset, NewTopic, TopicPartition  # noqa: E402
+from fencepost.client.errors import UnknownTopic  # noqa: E402
 from fencepost.spark.decisions import CONTINUE, REFUSE, RULES, Situation, Step  # noqa: E402
 from fencepost.spark.errors import BatchRefused  # noqa: E402
 from fencepost.spark.markers import Marker, Record, newest  # noqa: E402
@@ -302,6 +303,35 @@ def a_topic_was_made_again_and_data_may_be_lost(stage: Stage, adopt: str) -> Ste
 def a_topic_was_made_again_but_the_batch_was_committed(stage: Stage, adopt: str) -> Step:
     before = made_again(stage)
     return stage.driver(before.checkpoint, adopt=adopt, output=stage.output).batch(0)
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["after a restart", "in a run"])
+def test_a_planned_batch_of_a_topic_that_is_gone_is_recorded_on_the_output(stage: Stage, is_running: bool) -> None:
+    options = {"output": stage.output, "fails_on_data_loss": False}
+    first = stage.driver(stage.checkpoint(), **options)
+    first.batch(0, [10, 1])
+    # A commit for the topic is tried for so long.
+    before = stage.driver(first.checkpoint, client={"retry.timeout.ms": 15_000}, **options)
+    before.batch(1, [12, 1])
+    with Admin(stage.broker.bootstrap_servers) as admin:
+        admin.delete_topic(stage.topic)
+        while has_topic(admin, stage.topic):  # Brokers hear of it a moment later.
+            pass
+    driver = before if is_running else stage.driver(before.checkpoint, **options)
+    assert driver.batch(2, [15, 1]) is Step.WRITE
+    record = driver.run.held
+    assert record is not None
+    assert (record.offsets, record.copy_at) == ({}, TopicPartition(stage.output, 0))
+    assert record.positions == {TopicPartition(stage.topic, 0): 15, TopicPartition(stage.topic, 1): 1}
+    assert stage.driver(before.checkpoint, **options).batch(2) is Step.SKIP
+
+
+def has_topic(admin: Admin, topic: str) -> bool:
+    try:
+        admin.describe_topic(topic)
+    except UnknownTopic:
+        return False
+    return True
 
 
 def said(situation: Situation) -> str:

@@ -17,8 +17,10 @@ from fencepost.cli.demo.audit import read_all  # noqa: E402
 from fencepost.client.blocking import Admin, Producer  # noqa: E402
 from fencepost.client.kafka_types import NewTopic  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
+from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.peers.kafka import ApacheKafka  # noqa: E402
+from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
 from tests.spark.sink_scene import read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
@@ -113,14 +115,18 @@ def test_tombstones_pass(spark: Any) -> None:
     ]
 
 
-def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [FencepostProcess, ApacheKafka], ids=["fencepost", "apache"])
+def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(
+    spark: Any, tmp_path: Path, kind: type[BrokerProcess]
+) -> None:
     hub, paid, latest = shown("hub.py")["hub"], shown("paid.py")["paid"], shown("latest.py")["latest"]
-    with FencepostProcess() as broker:
+    large = shown("by_sql.py")["large"]
+    with kind() as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
             for topic in (
                 "orders", "returns.eu", "returns.us", "bookings", "hub.dlq", "payments", "paid-orders", "paid.dlq",
-                "customers", "names",
+                "customers", "names", "purchases", "large-purchases", "small-purchases",
             ):  # fmt: skip
                 admin.create_topic(NewTopic(topic, 2))
         with Producer(servers) as producer:
@@ -134,10 +140,12 @@ def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spar
             producer.send("payments", b"nothing")
             producer.send("customers", b'{"name": "ada"}', key=b"1")
             producer.send("customers", None, key=b"1")
+            for price in (12000, 5):
+                producer.send("purchases", b'{"purchase_id": "1", "price_cents": %d}' % price)
 
         observed: dict[str, Any] = {}
 
-        def run(pipeline: Any) -> list[Any]:
+        def caught_up(pipeline: Any) -> Any:
             query = pipeline.start(
                 spark,
                 bootstrap_servers=servers,
@@ -145,6 +153,10 @@ def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spar
                 trigger={"availableNow": True},
             )
             query.awaitTermination()
+            return query
+
+        def run(pipeline: Any) -> list[Any]:
+            query = run_again_if_spark_was_too_slow(lambda: caught_up(pipeline))
             observed.update(query.recentProgress[0].observedMetrics)
             return [each for each in pipeline.progress(query) if each.transaction != "none" and each.rows_in]
 
@@ -161,6 +173,7 @@ def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spar
         assert observed["fencepost.returns"].asDict() == {"rows_in": 3, "dead_letters": 1}
         assert joined[0].transaction == "committed"
         assert joined[0].transaction_ms > 0
+        assert [each.rows_by_topic for each in run(large)] == [{"large-purchases": 1, "small-purchases": 1}]
         run(latest)
         assert [(seen.key, seen.value) for seen in read(servers, ["names"], "read_committed")] == [
             (b"1", b'{"name":"ADA"}'),

@@ -307,10 +307,10 @@ class Attempts:
         try:
             run.producer.send_offsets(self._batch.group_id, record.entries())
         except ClientError as error:
-            is_copy_refused = (
-                write_errors.code_of(error) == ErrorCode.TOPIC_AUTHORIZATION_FAILED and record.copy_at is not None
-            )
-            if not (is_copy_refused and record.offsets):
+            code = write_errors.code_of(error)
+            if run.inputs is not None and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                run.inputs.look_again()  # An input was deleted: the next attempt leaves its offsets out.
+            if code != ErrorCode.TOPIC_AUTHORIZATION_FAILED or record.copy_at is None or not record.offsets:
                 raise
             run.may_copy = False
             raise CopyRefused(f"no right to read {record.copy_at}") from error

@@ -6,6 +6,7 @@ the partition is, so that every tool shows the lag there. Nothing is decided by 
 """
 
 import base64
+import contextlib
 import dataclasses
 import json
 import logging
@@ -103,6 +104,13 @@ class InputClusters:
             self._topic_ids.pop(topic, None)
         known = {topic: self._topic_id(topic, fresh=topic in look_again_at) for topic in sorted(set(topics))}
         return {topic: topic_id for topic, topic_id in known.items() if topic_id}
+
+    def look_again(self) -> None:
+        """Topics may not be there any more."""
+        for topic in self._topic_ids:
+            with contextlib.suppress(UnknownTopic):
+                self._producer.topic(topic, fresh=True)
+        self._topic_ids.clear()
 
     def made_again(self, before: Mapping[str, str]) -> tuple[str, ...]:
         """The topics that have another id than before, and whose source is to fail when data is lost."""

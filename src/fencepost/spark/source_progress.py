@@ -119,14 +119,29 @@ class SourceProgress:
         for partition in sorted(new):
             if begin[partition] > 0:
                 self._report(f"Added partition {partition} starts from {begin[partition]} instead of 0")
+        is_replayed = not self.latest
+        of_others = self._of_shorter_logs(end) if is_replayed else set()
         found = []
         for partition in sorted(end):
             first, until = begin[partition], end[partition]
             if first > until:
                 self._report_shrunk(partition, first, until)
                 first = min(self._cluster.earliest([partition])[partition], until)
+            if partition in of_others:
+                first = until
             found.append(OffsetRange(partition.topic, partition.partition, first, until))
         return found
+
+    def _of_shorter_logs(self, end: Offsets) -> set[TopicPartition]:
+        """Partitions whose log ends before what an earlier run has planned: those of a topic that was made again. What
+        they hold is for the next batch, which begins there anew."""
+        there = self._cluster.partitions(may_lack={partition.topic for partition in end})
+        known = {at: offset for at, offset in end.items() if at in there}
+        latest = self._cluster.latest(known)
+        shorter = {at for at in known if latest[at] < known[at]} - set(self._not_before(known, latest))
+        for partition in sorted(shorter):
+            self._report_shrunk(partition, known[partition], latest[partition])
+        return shorter
 
     def _report_shrunk(self, partition: TopicPartition, start: int, end: int) -> None:
         self._report(

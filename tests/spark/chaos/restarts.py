@@ -200,6 +200,9 @@ class RestartsRun:
         self._judge()
 
     def _judge(self) -> None:
+        # A commit is answered before its markers are in every partition.
+        with Admin(self.target.bootstrap_servers) as admin:
+            self._await(lambda: not admin.describe_transaction(self.group).state.startswith("Prepare"))
         found = [
             Counter(int(seen.value or b"-1") for seen in read(self.target.bootstrap_servers, [topic], "read_committed"))
             for topic in self.outputs
@@ -230,6 +233,7 @@ class RestartsRun:
             if starting is not None:
                 adopt, options = "continue", {"startingOffsets": starting[1]}
                 self._new_checkpoint()
+                self._feed()  # with a batch to write, adopt has its effect
             elif told is Situation.FORGOTTEN:
                 adopt = "continue"
             else:
@@ -370,7 +374,7 @@ class RestartsRun:
         deadline = time.monotonic() + patient(300)
         while not holds():
             assert time.monotonic() < deadline
-            time.sleep(1)
+            time.sleep(0.1)
 
     # Two drivers
 
