@@ -18,7 +18,7 @@ from fencepost.client.blocking import Admin, Producer  # noqa: E402
 from fencepost.client.values import NewTopic  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import finished, spark_session  # noqa: E402
 from tests.spark.sink_scene import read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
@@ -138,13 +138,14 @@ def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(spar
         observed: dict[str, Any] = {}
 
         def run(pipeline: Any) -> list[Any]:
-            query = pipeline.start(
-                spark,
-                bootstrap_servers=servers,
-                checkpoint=str(tmp_path / pipeline.name),
-                trigger={"availableNow": True},
+            query = finished(
+                lambda: pipeline.start(
+                    spark,
+                    bootstrap_servers=servers,
+                    checkpoint=str(tmp_path / pipeline.name),
+                    trigger={"availableNow": True},
+                )
             )
-            query.awaitTermination()
             observed.update(query.recentProgress[0].observedMetrics)
             return [each for each in pipeline.progress(query) if each.transaction != "none" and each.rows_in]
 
