@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tests.peers.build import BUILD, missing, require_java, set_up
 
@@ -86,6 +86,20 @@ def run_again_if_spark_was_too_slow(run: Callable[[], T], starts_max: int = STAR
             if "Python worker failed to connect back" not in str(error):
                 raise
     return run()
+
+
+def finished(start: Callable[[], T]) -> T:
+    """The query that `start` has started, when it has ended by itself; raises what ended it."""
+
+    def run() -> T:
+        query: Any = start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return cast(T, query)
+
+    return run_again_if_spark_was_too_slow(run)
 
 
 def _close_gateway(context: Any) -> None:

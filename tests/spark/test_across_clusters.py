@@ -27,7 +27,7 @@ from tests.faults.proxy import Direction, FaultProxy  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import finished, spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene, read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)
@@ -158,14 +158,15 @@ def test_a_pipeline_reads_one_cluster_and_writes_another(
     with Producer(source.bootstrap_servers) as producer:
         for number in range(30):
             producer.send("across-in", b"%d" % number)
-    query = across.start(
-        spark,
-        bootstrap_servers=target.bootstrap_servers,
-        source_bootstrap_servers=source.bootstrap_servers,
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger={"availableNow": True},
+    finished(
+        lambda: across.start(
+            spark,
+            bootstrap_servers=target.bootstrap_servers,
+            source_bootstrap_servers=source.bootstrap_servers,
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger={"availableNow": True},
+        )
     )
-    query.awaitTermination()
     assert numbers(target, "across-out") == list(range(30))
     with Admin(source.bootstrap_servers) as admin:
         assert sum(offset.offset for offset in admin.committed_offsets("across").values()) == 30

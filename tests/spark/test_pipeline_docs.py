@@ -20,7 +20,7 @@ from fencepost.spark.testing import Record  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import finished, spark_session  # noqa: E402
 from tests.spark.sink_scene import read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
@@ -145,18 +145,15 @@ def test_on_a_broker_all_sources_and_outputs_of_a_batch_are_one_transaction(
 
         observed: dict[str, Any] = {}
 
-        def caught_up(pipeline: Any) -> Any:
-            query = pipeline.start(
-                spark,
-                bootstrap_servers=servers,
-                checkpoint=str(tmp_path / pipeline.name),
-                trigger={"availableNow": True},
-            )
-            query.awaitTermination()
-            return query
-
         def run(pipeline: Any) -> list[Any]:
-            query = run_again_if_spark_was_too_slow(lambda: caught_up(pipeline))
+            query = finished(
+                lambda: pipeline.start(
+                    spark,
+                    bootstrap_servers=servers,
+                    checkpoint=str(tmp_path / pipeline.name),
+                    trigger={"availableNow": True},
+                )
+            )
             observed.update(query.recentProgress[0].observedMetrics)
             return [each for each in pipeline.progress(query) if each.transaction != "none" and each.rows_in]
 

@@ -27,7 +27,7 @@ from fencepost.spark.markers import newest  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.faults.proxy import Direction, FaultProxy  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import finished, spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -216,11 +216,7 @@ def test_a_skipped_batch_still_advances_the_state(scene: Scene) -> None:
     def run() -> None:
         sink = exactly_once(scene.name, scene.servers, topic=counts)
         writer = totals().writeStream.foreachBatch(sink).outputMode("update").trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(scene.checkpoint)).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        finished(writer.option("checkpointLocation", str(scene.checkpoint)).start)
 
     run()
     scene.forget_commit(0)

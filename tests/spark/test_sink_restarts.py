@@ -22,7 +22,7 @@ from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import finished, run_again_if_spark_was_too_slow, spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -211,13 +211,14 @@ def test_a_pipeline_that_starts_ends_what_a_dead_driver_left_open(spark: Any, sh
         left.begin()
         left.send(shop.invoices, b"999", partition=0)
         left.flush()
-    query = copy.start(
-        spark,
-        bootstrap_servers=shop.servers,
-        checkpoint=str(shop.checkpoint),
-        trigger={"availableNow": True},
+    finished(
+        lambda: copy.start(
+            spark,
+            bootstrap_servers=shop.servers,
+            checkpoint=str(shop.checkpoint),
+            trigger={"availableNow": True},
+        )
     )
-    query.awaitTermination()
     with Admin(shop.servers) as admin:
         assert admin.describe_transaction(shop.name).state != "Ongoing"
     assert shop.numbers(shop.invoices) == []
