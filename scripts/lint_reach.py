@@ -5,7 +5,8 @@ Four rules, read from the syntax trees of `src`, without importing anything:
 - private: a private name (`other._name`, `self._name`, `from module import _name`) is used only in the module that
   defines it. A class that reaches into the private part of a base class in another module breaks this rule, too.
 - write: an attribute of a class is assigned only in the module of that class. A property with a setter is part of a
-  class's interface: every module may assign it.
+  class's interface: every module may assign it. So are the fields of messages, which a stub file declares
+  (`wire/messages.pyi`), in modules that import that module: a message is filled in by the code that answers.
 - cycle: modules do not import each other in a circle, be it at the top, inside functions or for types alone.
 - late import: an import inside a function has a comment beside it or above it that says why it is there, or its module
   has one for all of them: `# Imports inside functions: ` and the reason.
@@ -55,6 +56,8 @@ class Module:
     defined: set[str] = field(default_factory=set)
     """Attributes of its classes, and the names at its top level."""
     setters: set[str] = field(default_factory=set)
+    filled_in: set[str] = field(default_factory=set)
+    """Fields of the messages that its stub file declares."""
     assigned_by_classes: set[str] = field(default_factory=set)
 
 
@@ -68,6 +71,11 @@ def load(source: Path) -> dict[str, Module]:
         text = path.read_text()
         module = Module(name, ast.parse(text), text.splitlines(), is_package)
         _collect_definitions(module)
+        stub = path.with_suffix(".pyi")
+        if stub.exists():
+            for node in ast.walk(ast.parse(stub.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    module.filled_in.update(_class_attributes(node))
         modules[name] = module
     return modules
 
@@ -147,13 +155,14 @@ def foreign_writes(modules: dict[str, Module]) -> Iterator[Finding]:
         for attribute in module.assigned_by_classes - module.setters:
             owners[attribute].add(module.name)
     for module in modules.values():
+        own = module.assigned_by_classes.union(*(modules[name].filled_in for name in _imported(modules, module)))
         for node in ast.walk(module.tree):
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, (ast.Store, ast.Del))
                 and not _is_self(node.value)
                 and not _is_private(node.attr)
-                and node.attr not in module.assigned_by_classes
+                and node.attr not in own
                 and owners[node.attr]
                 and not re.search(r"# reach: \w", module.lines[node.lineno - 1])
             ):

@@ -22,7 +22,7 @@ from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import finished, run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import finished, spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -52,7 +52,7 @@ class Shop(Scene):
         self.send(self.purchases, numbers)
         rows = self.stream(self.purchases, **source).select("key", "value")
         sink = exactly_once(self.name, self.servers, topic=self.invoices, adopt=adopt)
-        run_again_if_spark_was_too_slow(lambda: self.run(rows, sink, checkpoint))
+        self.run(rows, sink, checkpoint)
 
     def refused(self, match: str, numbers: range = range(0), checkpoint: Path | None = None, **source: str) -> str:
         """The message; nothing was written."""

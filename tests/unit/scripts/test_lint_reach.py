@@ -43,7 +43,7 @@ def lint() -> ModuleType:
 def found(lint: ModuleType, directory: Path, **files: str) -> list[tuple[str, str, int]]:
     """Rule, module and line of what the lint finds in a package of such files, beside the owner of an engine."""
     package = directory / "package"
-    package.mkdir()
+    package.mkdir(exist_ok=True)
     (package / "__init__.py").touch()
     (package / "engine.py").write_text(OWNER)
     for name, text in files.items():
@@ -136,3 +136,11 @@ def test_lowering_keeps_comments_drops_what_is_mended_and_raises_nothing(lint: M
     text = "# Why.\nwrite car 5\nwrite plane 1\nlate import bus 1\n"
     assert lint.lowered(text, findings) == "# Why.\nwrite car 2\n"
     assert lint.lowered("write car 1\n", findings) == "write car 1\n"
+
+
+def test_modules_that_import_messages_fill_in_their_fields(lint: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "messages.pyi").write_text("class Answer:\n    speed: int\n")
+    fills = "def f(answer):\n    answer.speed = 3\n"
+    imports = "from package import messages\n" + fills
+    assert found(lint, tmp_path, messages="", car=fills, bus=imports) == [("write", "car", 2)]
