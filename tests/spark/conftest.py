@@ -1,6 +1,9 @@
 """Spark's JVMs live for seconds here: the first compiler tier and one collector thread save a quarter of their work."""
 
+import importlib.util
 import os
+
+import pytest
 
 from tests.peers.java import QUICK
 
@@ -8,3 +11,11 @@ from tests.peers.java import QUICK
 # `make chaos-spark` and `make bench`, keep Java's own choice.
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, " ".join(QUICK))
+
+
+@pytest.fixture(autouse=True)
+def writers_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stories have few rows, and most are about the writers: the driver leaves them all rows. What it does with small
+    batches is told in test_sink_small, and by everything that runs in a process of its own."""
+    if importlib.util.find_spec("pyspark") and importlib.util.find_spec("numba"):
+        monkeypatch.setattr("fencepost.spark.small_batches.ROWS_MAX", 0)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 
 from fencepost.client import Admin, NewTopic, Producer
 from tests.peers.broker_process import BrokerProcess
-from tests.spark.sessions import has_source
+from tests.spark.sessions import has_source, run_again_if_spark_was_too_slow
 from tests.support.patience import patient
 
 _serial = itertools.count()
@@ -59,12 +59,16 @@ class Scene:
 
     def run(self, rows: Any, function: Callable[[Any, int], None], checkpoint: Path | None = None) -> Any:
         """Everything that is there now; raises what ended the query."""
-        query = self.start(rows, function, checkpoint, availableNow=True)
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        return query
+
+        def work() -> Any:
+            query = self.start(rows, function, checkpoint, availableNow=True)
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+            return query
+
+        return run_again_if_spark_was_too_slow(work)
 
     def start(self, rows: Any, function: Callable[[Any, int], None], checkpoint: Path | None, **trigger: Any) -> Any:
         writer = rows.writeStream.foreachBatch(function).trigger(**trigger)

@@ -17,7 +17,7 @@ from fencepost.client import TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -57,7 +57,7 @@ def test_offsets_of_both_sources_are_committed(scene: Scene, version: str) -> No
             scene.send(purchases, range(first, first + 10))
             scene.send(orders, range(first + 10, first + 20))
             rows = stream(scene, "kafka", purchases).union(stream(scene, "fencepost", orders))
-            run_again_if_spark_was_too_slow(lambda rows=rows: scene.run(rows, sink))
+            scene.run(rows, sink)
     finally:
         scene.spark.conf.unset(FORMAT_VERSION)
     assert (scene.checkpoint / "offsets" / "0").read_text().startswith(f"v{version}\n")
@@ -87,9 +87,7 @@ def test_what_is_not_understood_is_refused_before_data_moves(scene: Scene, sourc
         (('{"0"', '{"p0"'), "reads Kafka, but its offsets are not understood"),
     ):
         with pytest.raises(StreamingQueryException, match=match):
-            run_again_if_spark_was_too_slow(
-                lambda change=change: scene.run(stream(scene, source, purchases), after(change))
-            )
+            scene.run(stream(scene, source, purchases), after(change))
         scene.checkpoint = scene.checkpoint.with_name("another")
     assert scene.committed(invoices, isolation="read_uncommitted") == []
     assert scene.offsets() == {}

@@ -51,14 +51,19 @@ class TransactionHandle:
 class AsyncTransactionWriter:
     """Writes in a transaction that another process has begun and will end."""
 
-    def __init__(self, handle: TransactionHandle, sending: Sending | None = None) -> None:
+    def __init__(
+        self, handle: TransactionHandle, sending: Sending | None = None, cluster: Cluster | None = None
+    ) -> None:
+        """`cluster`: connections that others use as well, and close. By default it has its own."""
         self.handle = handle
-        self._cluster = Cluster(handle.bootstrap_servers, **handle.options)
+        self._is_guest = cluster is not None
+        self._cluster = cluster or Cluster(handle.bootstrap_servers, **handle.options)
         calls = TransactionCalls(self._cluster, handle.transactional_id)
         self._sender = TransactionSender(self._cluster, sending or Sending(), calls)
 
     async def start(self) -> None:
-        await self._cluster.connect()
+        if not self._is_guest:
+            await self._cluster.connect()
         self._sender.become(self.handle.identity, self.handle.protocol)
         self._sender.enter(self.handle.added, dict(self.handle.sequences))
         self._sender.run()
@@ -66,7 +71,8 @@ class AsyncTransactionWriter:
     async def close(self) -> None:
         """Leave; what was not flushed may not have been sent."""
         self._sender.halt()
-        await self._cluster.close()
+        if not self._is_guest:
+            await self._cluster.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
