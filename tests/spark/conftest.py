@@ -1,7 +1,10 @@
 """Spark's JVMs live for seconds here: the first compiler tier, one collector thread and classes from an archive save
 half of their work."""
 
+import importlib.util
 import os
+
+import pytest
 
 from tests.peers.java import QUICK, SPARK_ARCHIVE, archived
 
@@ -10,3 +13,11 @@ from tests.peers.java import QUICK, SPARK_ARCHIVE, archived
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join((*QUICK, *archived(SPARK_ARCHIVE))))
 for name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, " ".join(QUICK))
+
+
+@pytest.fixture(autouse=True)
+def writers_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stories have few rows, and most are about the writers: the driver leaves them all rows. What it does with small
+    batches is told in test_sink_small, and by everything that runs in a process of its own."""
+    if importlib.util.find_spec("pyspark") and importlib.util.find_spec("numba"):
+        monkeypatch.setattr("fencepost.spark.small_batches.ROWS_MAX", 0)

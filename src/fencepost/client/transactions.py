@@ -208,14 +208,19 @@ class TransactionSender:
 class AsyncTransactionWriter(SendsRecords, ClusterSession):
     """Writes in a transaction that another process has begun and will end."""
 
-    def __init__(self, handle: TransactionHandle, sending: Sending | None = None) -> None:
-        super().__init__(Cluster(handle.bootstrap_servers, **handle.options))
+    def __init__(
+        self, handle: TransactionHandle, sending: Sending | None = None, cluster: Cluster | None = None
+    ) -> None:
+        """`cluster`: connections that others use as well, and close. By default the writer has its own."""
+        super().__init__(cluster or Cluster(handle.bootstrap_servers, **handle.options))
         self.handle = handle
+        self._is_guest = cluster is not None
         calls = TransactionCalls(self._cluster, handle.transactional_id)
         self._sender = TransactionSender(self._cluster, sending or Sending(), calls)
 
     async def start(self) -> None:
-        await super().start()
+        if not self._is_guest:
+            await super().start()
         self._sender.become(self.handle.identity, self.handle.protocol)
         self._sender.enter(self.handle.added, dict(self.handle.sequences))
         self._sender.records.run()
@@ -223,7 +228,8 @@ class AsyncTransactionWriter(SendsRecords, ClusterSession):
     async def close(self) -> None:
         """Leave; what was not flushed may not have been sent."""
         self._sender.records.halt()
-        await super().close()
+        if not self._is_guest:
+            await super().close()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:

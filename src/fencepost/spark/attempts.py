@@ -12,8 +12,9 @@ from typing import Any
 
 from fencepost.client.errors import ClientError, ProducerFenced, TransactionMustAbort, UnknownTopic
 from fencepost.client.kafka_types import CommittedOffset, GroupMember
+from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.spark import write_errors
+from fencepost.spark import small_batches, write_errors
 from fencepost.spark.decisions import Decision, Step, View, decide
 from fencepost.spark.errors import (
     BatchRefused,
@@ -236,32 +237,52 @@ class Attempts:
                 self._give_up(error, attempt, time.monotonic() - started)
         raise AssertionError("the last attempt returns or raises")
 
-    def _write_once(self, outputs: Sequence[Output]) -> dict[TopicPartition, int]:
+    def _write_once(self, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
         run, batch = self._run, self._batch
         assert self._decision is not None
-        named = [output.topic for output in outputs if output.topic is not None]
-        counts = output_partitions(run.producer, [*named, *sorted(run.topics)])
-        # A topic that only rows name may have any number of partitions.
-        known = sum(counts[topic] for topic in set(named)) if len(named) == len(outputs) else None
-        records: dict[TopicPartition, int] = {}
-        if outputs:
-            writers = self._writers(known)
-            batches = packed(outputs, counts, writers, self._settings)
-            with SlotWatch(self._spark, writers, batch.batch_id), bounded_arrow(self._spark):
-                for row in self._written(batches, writers):
-                    if row["failure"] is not None:
-                        raise write_errors.unpack(row["failure"])
-                    where = TopicPartition(row["topic"], row["partition"])
-                    records[where] = records.get(where, 0) + row["records"]
+        records = self._write_rows(outputs) if outputs else {}
         record = self._record(outputs, records)
         self._send_offsets(record)
         run.producer.commit()
         run.held, run.touched_at = record, time.monotonic()
         run.topics.update(where.topic for where in records)
+        planned = batch.planned(batch.batch_id)
+        if planned is not None:
+            run.small.read_until = planned.offsets
         if run.inputs is not None:
-            planned = batch.planned(batch.batch_id)
             run.inputs.tell(planned.offsets if planned is not None else {})
         return records
+
+    def _write_rows(self, outputs: Sequence[Output]) -> Mapping[TopicPartition, int]:
+        run, batch = self._run, self._batch
+        named = [output.topic for output in outputs if output.topic is not None]
+        counts = output_partitions(run.producer, [*named, *sorted(run.topics)])
+        if self._is_small():
+            collected = small_batches.collected(outputs, counts, run.producer, run.small.rows_max)
+            if collected is not None:
+                _log.debug("the driver writes the %d rows of batch %d", len(collected), batch.batch_id)
+                settings = self._settings
+                sending = Sending(settings.compression, batch_bytes=settings.batch_bytes, linger_ms=0)
+                return run.producer.write(collected, sending)
+            run.small.was_too_large(batch.batch_id)
+        # A topic that only rows name may have any number of partitions.
+        known = sum(counts[topic] for topic in set(named)) if len(named) == len(outputs) else None
+        writers = self._writers(known)
+        batches = packed(outputs, counts, writers, self._settings)
+        records: dict[TopicPartition, int] = {}
+        with SlotWatch(self._spark, writers, batch.batch_id), bounded_arrow(self._spark):
+            for row in self._written(batches, writers):
+                if row["failure"] is not None:
+                    raise write_errors.unpack(row["failure"])
+                where = TopicPartition(row["topic"], row["partition"])
+                records[where] = records.get(where, 0) + row["records"]
+        return records
+
+    def _is_small(self) -> bool:
+        batch, small = self._batch, self._run.small
+        is_known = small.read_until is not None or not batch.batch_id
+        before = None if is_known else batch.planned(batch.batch_id - 1)
+        return small.is_next(batch.batch_id, batch.planned(batch.batch_id), before)
 
     def _record(self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]) -> Record:
         batch, run = self._batch, self._run

@@ -20,7 +20,7 @@ from fencepost.topic_partition import TopicPartition
 _ARROW_BYTES, _ARROW_ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_ROWS_MAX = 200
 _BYTES = ("string", "binary")
-_HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _KNOWN = ("key", "value", "headers", "topic", "partition")
 _OF_A_SOURCE = ("offset", "timestamp", "timestamptype")
 """Columns of a Kafka source: a job that passes records on carries them, and Spark's sink leaves them out."""
@@ -30,6 +30,7 @@ _OF_A_SOURCE = ("offset", "timestamp", "timestamptype")
 class Output:
     rows: Any
     topic: str | None
+    columns: tuple[str, ...]
 
 
 def checked_output(rows: Any, topic: str | None) -> Output:
@@ -48,7 +49,7 @@ def checked_output(rows: Any, topic: str | None) -> Output:
         )
     if topic is None and "topic" not in kinds:
         raise InvalidOutput("the rows name no topic", "add a column `topic`, or give topic=")
-    wanted = {"key": _BYTES, "value": _BYTES, "topic": ("string",), "partition": ("int",), "headers": (_HEADERS,)}
+    wanted = {"key": _BYTES, "value": _BYTES, "topic": ("string",), "partition": ("int",), "headers": (HEADERS_TYPE,)}
     for name, kind in kinds.items():
         if kind not in wanted[name] and not kind.startswith(("varchar", "char")):
             raise InvalidOutput(
@@ -56,13 +57,15 @@ def checked_output(rows: Any, topic: str | None) -> Output:
             )
     is_binary = all(kinds.get(name, "binary") == "binary" for name in ("key", "value"))
     if is_binary and list(kinds) == rows.columns and (topic is None or "topic" not in kinds):
-        return Output(rows, topic)  # as it is: every frame more is another plan to analyse, in every batch
-    columns = [
-        rows[name].cast("binary").alias(name) if name in ("key", "value") else rows[name].alias(name)
+        return Output(
+            rows, topic, tuple(kinds)
+        )  # as it is: every frame more is another plan to analyse, in every batch
+    columns = {
+        name: rows[name].cast("binary").alias(name) if name in ("key", "value") else rows[name].alias(name)
         for name in kinds
         if name != "topic" or topic is None
-    ]
-    return Output(rows.select(*columns), topic)
+    }
+    return Output(rows.select(*columns.values()), topic, tuple(columns))
 
 
 def output_partitions(producer: RunProducer, topics: Iterable[str]) -> dict[str, int]:

@@ -9,13 +9,14 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, parse_offsets, source_lines
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.markers import Positions
-from fencepost.spark.source_offsets import STARTS
+from fencepost.spark.source_offsets import STARTS, starts_of
+from fencepost.topic_partition import TopicPartition
 
 _log = logging.getLogger("fencepost.spark")
 
@@ -27,6 +28,8 @@ class Planned:
     offsets: Positions
     digest: str
     planned_ms: int = 0
+    starts: Positions = dataclasses.field(default_factory=dict)
+    """Where the batch begins, as far as the log says; elsewhere it is where the batch before has ended."""
 
 
 NOTHING_PLANNED = Planned({}, "")
@@ -39,18 +42,35 @@ def planned(text: str, *, reads_kafka: bool = False) -> Planned:
     lines = text.splitlines()
     sources = sorted(_canonical(line) for line in source_lines(text))
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:DIGEST_CHARACTERS] if sources else ""
-    return Planned(offsets, digest, _planned_ms(lines[1] if len(lines) > 1 else ""))
+    return Planned(offsets, digest, _planned_ms(lines[1] if len(lines) > 1 else ""), _starts(source_lines(text)))
+
+
+def _starts(lines: Iterable[str]) -> Positions:
+    """Of all sources; the smaller where two read one partition, as with their ends."""
+    merged: dict[TopicPartition, int] = {}
+    for line in lines:
+        held = _parsed(line)
+        for partition, offset in (starts_of(held) if isinstance(held, dict) else {}).items():
+            merged[partition] = min(offset, merged.get(partition, offset))
+    return merged
 
 
 def _canonical(line: str) -> str:
     """A source's offset with its keys in order."""
-    try:
-        held = json.loads(line)
-    except ValueError:
+    held = _parsed(line)
+    if held is None:
         return line
     if isinstance(held, dict):
         held = {name: value for name, value in held.items() if not name.startswith(STARTS)}
     return json.dumps(held, sort_keys=True, separators=(",", ":"))
+
+
+def _parsed(line: str) -> Any:
+    """None if it is no JSON."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _planned_ms(line: str) -> int:

@@ -22,6 +22,7 @@ from fencepost.spark.markers import Marker, Record
 from fencepost.spark.query_sources import reads_kafka, sources_read, trigger_of
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer
+from fencepost.spark.small_batches import SmallBatches
 from fencepost.spark.transaction_timeouts import NO_TRIGGER, Trigger
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
@@ -140,6 +141,7 @@ class QueryRun:
     """When the record was committed last, by the monotonic clock."""
     heartbeat: threading.Thread | None = None
     has_ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+    small: SmallBatches = dataclasses.field(default_factory=SmallBatches)
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 

@@ -5,11 +5,12 @@ with the answer to EndTxn (TV2), so that a driver that was replaced can only fen
 in a thread.
 """
 
+import collections
 import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.client.admin import ConfigAdmin
 from fencepost.client.admin_groups import GroupAdmin
@@ -25,8 +26,9 @@ from fencepost.client.errors import (
 from fencepost.client.kafka_types import CommittedOffset, GroupMember, ResourceType, TopicMetadata
 from fencepost.client.loop_thread import LoopThread
 from fencepost.client.offsets import committed_offsets
+from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.client.transactions import AsyncTransactionalProducer, State, TransactionHandle
+from fencepost.client.transactions import AsyncTransactionalProducer, AsyncTransactionWriter, State, TransactionHandle
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
 from fencepost.spark.transaction_timeouts import UNBOUNDED, TransactionTimeout
 from fencepost.spark.write_errors import code_of
@@ -52,6 +54,15 @@ class ClusterLimits:
     transactional_id_ms: int = 7 * 24 * 3_600_000
     transaction_timeout_ms_max: int | None = None
     """None if the cluster does not say."""
+
+
+class OutputRecord(NamedTuple):
+    topic: str
+    partition: int | None
+    """None: by the key, or any."""
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class _Questions(GroupAdmin, ConfigAdmin, TransactionAdmin):
@@ -226,6 +237,27 @@ class RunProducer:
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         self._loop.run(self._producer.add(list(partitions)))
+
+    def write(self, records: Iterable[OutputRecord], sending: Sending) -> dict[TopicPartition, int]:
+        """Write from here, in place of writers elsewhere; how many went where. What fails is as if one of them had."""
+        handle = self.handle()
+
+        async def work() -> dict[TopicPartition, int]:
+            writer = AsyncTransactionWriter(handle, sending, cluster=self._cluster)
+            async with writer:
+                acknowledged = [
+                    await writer.send(
+                        record.topic, record.value, key=record.key, headers=record.headers, partition=record.partition
+                    )
+                    for record in records
+                ]
+            counts: collections.Counter[TopicPartition] = collections.Counter()
+            for future in acknowledged:
+                where = await future
+                counts[TopicPartition(where.topic, where.partition)] += 1
+            return dict(counts)
+
+        return self._loop.run(work())
 
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._loop.run(self._producer.send_offsets(offsets, group_id))

@@ -27,6 +27,7 @@ from fencepost.spark.requirements import (
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.shipping import ship
+from fencepost.spark.small_batches import SmallBatches, rows_max
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]
 
@@ -202,4 +203,6 @@ def _run(spark: Any, context: QueryContext, settings: SinkSettings) -> QueryRun:
     sources = context.sources()
     if not sources and settings.source_bootstrap_servers:
         sources = (Source(settings.source_bootstrap_servers, settings.options),)
-    return QueryRun(producer, inputs=InputClusters(sources, producer, settings.name))
+    return QueryRun(
+        producer, inputs=InputClusters(sources, producer, settings.name), small=SmallBatches(rows_max(spark))
+    )

@@ -204,7 +204,8 @@ class ChaosRun:
     def _start_driver(self) -> None:
         self.result.starts += 1
         local = self._directory / f"local-{self.result.starts}"
-        settings = {**self._settings, "spark.local.dir": str(local)}
+        # Writers write, whose transactions are open for long enough to be met.
+        settings = {**self._settings, "spark.local.dir": str(local), "spark.fencepost.smallBatchRows": "0"}
         command = [
             FENCEPOST, "run", str(self._example.file), "--bootstrap-server", self._tap.bootstrap_servers,
             "--checkpoint", str(self._directory / "checkpoint"), "--master", self._master,
