@@ -26,6 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 peers: setup
 	@peers/setup
+	@$(BIN)/python -m tests.peers.class_data
 
 demo: setup
 	$(BIN)/fencepost demo

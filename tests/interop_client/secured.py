@@ -72,6 +72,10 @@ class SecuredKafka(ApacheKafka):
                 future.result(patient(20))
         return self
 
+    def _forget_ports(self) -> None:
+        super()._forget_ports()
+        self.ports = {}
+
     def _write_properties(self) -> Path:
         path = super()._write_properties()
         assert self._ports is not None

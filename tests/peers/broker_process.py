@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -16,6 +16,7 @@ from tests.support.patience import patient
 
 START_TIMEOUT_SECONDS = patient(60.0)
 STOP_TIMEOUT_SECONDS = patient(60.0)
+START_ATTEMPTS = 3
 POLL_INTERVAL_SECONDS = 0.02
 LOG_SHOWN_BYTES = 6_000
 
@@ -42,6 +43,25 @@ class BrokerProcess(ABC):
     @abstractmethod
     def start(self) -> Self:
         """Starts the broker and returns once it answers."""
+
+    def _start_on_free_ports(self, start: Callable[[], None], complaint: bytes) -> Self:
+        """On other ports if the log has this complaint: between choosing a free port and binding it another process may
+        take it."""
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            since = self.log_file.stat().st_size if self.log_file.exists() else 0
+            try:
+                start()
+                break
+            except BrokerFailed:
+                # The log may go on long after the complaint.
+                if not attempts_left or complaint not in self.log_file.read_bytes()[since:]:
+                    raise
+                self._forget_ports()
+        return self
+
+    def _forget_ports(self) -> None:
+        """The next start chooses others."""
+        self.bootstrap_servers = ""
 
     @property
     def address(self) -> tuple[str, int]:

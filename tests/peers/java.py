@@ -14,7 +14,16 @@ TOOL_TIMEOUT_SECONDS = patient(90)
 
 # Where a JVM lives for seconds the first compiler tier and one collector thread are fastest.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-SHORT_LIVED = (*QUICK, "-Xmx256m")
+KAFKA_ARCHIVE, SPARK_ARCHIVE = BUILD / "kafka.jsa", BUILD / "spark.jsa"
+
+
+def archived(archive: Path) -> tuple[str, ...]:
+    """Options for classes from an archive, if there is one (class_data.py). Java would say on standard output why it
+    ignores one that does not fit."""
+    return ("-Xlog:disable", "-Xlog:all=error:stderr", f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()
+
+
+SHORT_LIVED = (*QUICK, *archived(KAFKA_ARCHIVE), "-Xmx256m")
 
 
 class JavaFailed(AssertionError):
@@ -24,7 +33,7 @@ class JavaFailed(AssertionError):
 def command(main_class: str, arguments: Sequence[str], options: Sequence[str] = SHORT_LIVED) -> list[str]:
     java = require_java()
     classes = (BUILD / "classes.stamp").read_text().strip()
-    class_path = f"{BUILD}/classes-{classes}:{BUILD}/lib/*"
+    class_path = f"{BUILD}/lib/*:{BUILD}/classes-{classes}"  # an archive knows jars only, which therefore come first
     logging = f"-Dlog4j2.configurationFile={PEERS / 'log4j2.properties'}"
     return [java, *options, logging, "-cp", class_path, main_class, *arguments]
 

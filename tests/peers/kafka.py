@@ -20,10 +20,9 @@ DEFAULTS = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-SERVER = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Dpeer.log.level=info")
+SERVER = ("-Xms128m", "-Xmx512m", "-Dpeer.log.level=info")
 # Tests start it often and load it little; the benchmark passes its own options.
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xshare:auto")
-START_ATTEMPTS = 3
+QUICK_START = (*java.QUICK, *java.archived(java.KAFKA_ARCHIVE))
 
 
 class ApacheKafka(BrokerProcess):
@@ -41,26 +40,19 @@ class ApacheKafka(BrokerProcess):
         self._ports: tuple[int, int] | None = None
 
     def start(self) -> Self:
-        for attempt in range(START_ATTEMPTS):
-            since = self.log_file.stat().st_size if self.log_file.exists() else 0
-            try:
-                return self._start_once()
-            except BrokerFailed:
-                # Between choosing a free port and binding it another process may take it. The log goes on long after.
-                is_taken = b"Address already in use" in self.log_file.read_bytes()[since:]
-                if not is_taken or attempt == START_ATTEMPTS - 1:
-                    raise
-                self._ports = None
-        raise AssertionError("unreachable")
+        return self._start_on_free_ports(self._start_once, b"Address already in use")
 
-    def _start_once(self) -> Self:
+    def _forget_ports(self) -> None:
+        super()._forget_ports()
+        self._ports = None
+
+    def _start_once(self) -> None:
         properties = self._write_properties()
         if not (self.data_directory / "meta.properties").exists():
             self._format(properties)
         since = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._launch(java.command("kafka.Kafka", [str(properties)], [*SERVER, *self._java_options]))
         self._await_log("Kafka Server started", since)
-        return self
 
     def _write_properties(self) -> Path:
         if self._ports is None:

@@ -138,6 +138,13 @@ class SecuredFencepost(BrokerProcess):
         return made | self.extra
 
     def start(self) -> Self:
+        return self._start_on_free_ports(self._start_once, b"another process has that port")
+
+    def _forget_ports(self) -> None:
+        super()._forget_ports()
+        self.ports = {}
+
+    def _start_once(self) -> None:
         if not self.ports:
             self.ports = dict(zip(self.listeners, free_ports(len(self.listeners)), strict=True))
         config = self.directory / "broker.properties"
@@ -154,10 +161,9 @@ class SecuredFencepost(BrokerProcess):
             self._await_log(f"listening on 127.0.0.1:{port}", since)
         if "PLAINTEXT" in self.ports:
             self.bootstrap_servers = self.address_of("PLAINTEXT")
-        return self
 
     def wait_for_log(self, text: str, seconds: float = 30) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while text not in self.log_file.read_text(errors="replace"):
             assert time.monotonic() < deadline, f"{text!r} is not in the log:\n{self.log_text()}"
             time.sleep(0.02)
