@@ -117,7 +117,8 @@ def end_offsets(bootstrap_servers: str, partitions: list[TopicPartition], isolat
     consumer = new_consumer(bootstrap_servers, isolation_level)
     try:
         return {
-            f"{one.topic}-{one.partition}": consumer.get_watermark_offsets(one, timeout=10)[1] for one in partitions
+            f"{one.topic}-{one.partition}": consumer.get_watermark_offsets(one, timeout=patient(10))[1]
+            for one in partitions
         }
     finally:
         consumer.close()

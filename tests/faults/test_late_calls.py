@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.proxy import Direction, FaultProxy
 from tests.faults.scene import ends, open_producers, same_producer, script, send_only, values_of
-from tests.interop.cases.transactional import ABORT, COMMIT, Producer
+from tests.interop.cases.transactional import ABORT, COMMIT, SHORT_TIMEOUT_MS, Producer
 from tests.peers.batches import TRANSACTIONAL, batch
 from tests.peers.broker_process import BrokerProcess
 
@@ -34,7 +34,7 @@ def test_a_batch_that_comes_after_the_time_out_opens_nothing(
     name = unique("late-produce")
     producer = script(proxy, name).producer()
     topic = producer.script.peer.topic()
-    producer.init(timeout_ms=150)
+    producer.init(timeout_ms=SHORT_TIMEOUT_MS)
     producer.open(topic, version)
     held = proxy.hold("Produce", transactional_id=producer.name)
     produce_late(producer, topic, version, 1)

@@ -21,6 +21,7 @@ from tests.peers.clients import KAFKAJS
 from tests.peers.fencepost_process import FencepostProcess
 from tests.peers.kafka import ApacheKafka
 from tests.peers.process import Event, JsonLinesProcess
+from tests.support.patience import patient
 
 # Old methods are part of the API, too.
 pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -74,7 +75,7 @@ def kafkajs(brokers: Brokers) -> list[list[Event]]:
     def run(broker: BrokerProcess) -> list[Event]:
         command = [require_node(), str(PEERS / "node" / "whole_api.js"), broker.bootstrap_servers]
         with JsonLinesProcess(f"KafkaJS on {broker.name}", command, dict(KAFKAJS.environment)) as process:
-            return process.wait(timeout=100)
+            return process.wait(timeout=patient(50))
 
     return on_both(brokers, run)
 

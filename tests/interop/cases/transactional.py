@@ -14,6 +14,8 @@ from tests.support.patience import patient
 
 TRANSACTION_CASES: list[Case] = []
 SETTLE_TIMEOUT_SECONDS = patient(10.0)
+SHORT_TIMEOUT_MS = int(patient(100))
+"""Of a transaction that is to time out: on a busy machine, too, it lasts for the few calls that come before."""
 PAUSE_SECONDS = 0.01
 COMMIT, ABORT = True, False
 # A coordinator with this epoch has written to a partition: the real one, with a lower epoch, is locked out there.

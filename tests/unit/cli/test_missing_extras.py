@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import patient
 
 ROOT = Path(__file__).parents[3]
 EXTRAS = ("pyspark", "py4j", "pyarrow", "numba", "numpy", "pandas", "starlette", "uvicorn", "fastavro", "cryptography",
@@ -39,7 +40,7 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 def run(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "fencepost.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=patient(50))
 
 
 @pytest.mark.parametrize(
@@ -65,5 +66,5 @@ def test_every_command_has_help_without_any_extra(bare: dict[str, str]) -> None:
     script = "import sys\nfrom fencepost.cli.main import run\n" + "\n".join(
         f"assert run([{name!r}, '--help']) == 0" for name in COMMANDS
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=bare, timeout=100)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=bare, timeout=patient(50))
     assert done.returncode == 0, done.stderr
