@@ -129,3 +129,8 @@ _.situation
 _.streamReader
 _.streamWriter
 _.test
+
+# Read by joserfc.
+_.max_header_length
+_.max_payload_length
+_.max_signature_length

@@ -33,11 +33,7 @@ def main() -> None:
 def _make(archive: Path, version: str, jars: Path, run: Callable[[str], None]) -> None:
     found = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in sorted(jars.glob("*.jar"))]
     made_from = f"{version}{Path(__file__).read_text()}{jars}{found}"
-<<<<<<< HEAD
-    stamp = archive.with_suffix(".stamp")
-=======
     stamp = archive.with_suffix(".archived")  # `peers/setup` has its own stamps beside it
->>>>>>> gate
     if archive.exists() and stamp.exists() and stamp.read_text() == made_from:
         return
     new = archive.with_suffix(".new")
