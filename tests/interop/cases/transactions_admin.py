@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from tests.interop.cases.peer import Peer
-from tests.interop.cases.transactional import ABORT, COMMIT, STRANGER, Script, transaction_case
+from tests.interop.cases.transactional import ABORT, COMMIT, SHORT_TIMEOUT_MS, STRANGER, Script, transaction_case
 from tests.support.patience import patient
 
 
@@ -149,7 +149,7 @@ def a_transaction_times_out(peer: Peer) -> Any:
     answers = []
     for version, end_version in ((3, 0), (11, 4), (12, 5)):
         topic, producer = peer.topic(f"t{version}"), script.producer(f"id{version}")
-        producer.init(timeout_ms=100)
+        producer.init(timeout_ms=SHORT_TIMEOUT_MS)
         before = producer.epoch
         answers += [
             producer.open(topic, version),
@@ -186,11 +186,11 @@ def a_transaction_that_times_out_is_not_kept_alive_by_writing(peer: Peer) -> Any
 def an_empty_transactional_id_does_not_time_out(peer: Peer) -> Any:
     script = Script(peer)
     topic, producer, done = peer.topic(), script.producer(), script.producer("done")
-    producer.init(timeout_ms=50)
-    done.init(timeout_ms=50)
+    producer.init(timeout_ms=SHORT_TIMEOUT_MS)
+    done.init(timeout_ms=SHORT_TIMEOUT_MS)
     done.open(topic)
     done.end(COMMIT)
-    time.sleep(0.5)
+    time.sleep(SHORT_TIMEOUT_MS / 1000 + 0.4)
     return script.state(producer, done), producer.open(topic)
 
 
@@ -198,9 +198,9 @@ def an_empty_transactional_id_does_not_time_out(peer: Peer) -> Any:
 def a_new_time_out_counts_from_the_next_transaction(peer: Peer) -> Any:
     script = Script(peer)
     topic, producer = peer.topic(), script.producer()
-    producer.init(timeout_ms=100)
+    producer.init(timeout_ms=SHORT_TIMEOUT_MS)
     producer.open(topic)
     producer.settle("CompleteAbort")
     answers = [producer.init(timeout_ms=60_000), script.describe(producer.name), producer.open(topic)]
-    time.sleep(0.4)
+    time.sleep(SHORT_TIMEOUT_MS / 1000 + 0.3)
     return answers, script.state(producer, topics=[topic]), producer.end(COMMIT), script.state(producer, topics=[topic])

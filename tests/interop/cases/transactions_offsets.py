@@ -9,6 +9,7 @@ from tests.interop.cases.transactional import (
     ABORT,
     COMMIT,
     PAUSE_SECONDS,
+    SHORT_TIMEOUT_MS,
     STRANGER,
     Producer,
     Script,
@@ -309,7 +310,7 @@ def offsets_of_a_transaction_that_times_out(peer: Peer) -> Any:
     script = Script(peer)
     topic, group, producer = peer.topic(), peer.name("g"), script.producer()
     commit(peer, group, topic, 4)
-    producer.init(timeout_ms=100)
+    producer.init(timeout_ms=SHORT_TIMEOUT_MS)
     producer.add_offsets(group)
     answers = [producer.commit_offset(group, topic, 9), producer.settle("CompleteAbort")]
     deadline = time.monotonic() + patient(5)
