@@ -37,16 +37,13 @@ def test_takes_the_worker_with_it():
 """
 
 
-def run_suite(directory: Path, test: str, spark_test: str | None = None) -> subprocess.CompletedProcess[str]:
-    """The script in a project of its own that has one file of tests, and perhaps another in the part of Spark."""
+def run_suite(directory: Path, test: str) -> subprocess.CompletedProcess[str]:
+    """The script in a project of its own that has one file of tests."""
     (directory / "scripts").mkdir()
     for name in ("test", "test_times.py"):
         shutil.copy(SCRIPTS / name, directory / "scripts" / name)
     (directory / "tests" / "few").mkdir(parents=True)
     (directory / "tests" / "few" / "test_it.py").write_text(test)
-    if spark_test is not None:
-        (directory / "tests" / "spark").mkdir()
-        (directory / "tests" / "spark" / "test_other.py").write_text(spark_test)
     (directory / ".venv" / "bin").mkdir(parents=True)
     python = directory / ".venv" / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -56,7 +53,7 @@ def run_suite(directory: Path, test: str, spark_test: str | None = None) -> subp
     return subprocess.run(
         ["bash", "scripts/test"],
         cwd=directory,
-        env={**environment, "WORKERS": "1", "SPARK_WORKERS": "1"},
+        env={**environment, "WORKERS": "1"},
         capture_output=True,
         text=True,
     )
@@ -81,22 +78,3 @@ def test_what_passes_alone_afterwards_has_failed(tmp_path: Path, test: str, diag
     done = run_suite(tmp_path, test)
     assert done.returncode == 1, done.stdout + done.stderr
     assert diagnosis in done.stderr
-
-
-def test_the_parts_run_at_the_same_time_and_what_fails_in_either_is_run_again(tmp_path: Path) -> None:
-    passes_beside = """
-import time
-from pathlib import Path
-
-def test_meets_the_other_part():
-    place = Path(__file__).parents[1]
-    (place / "{mine}").touch()
-    while not (place / "{other}").exists():
-        time.sleep(0.01)
-"""
-    ours = FAILS_ONCE + passes_beside.format(mine="main", other="spark")
-    done = run_suite(tmp_path, ours, FAILS_ONCE + passes_beside.format(mine="spark", other="main"))
-    assert done.returncode == 1, done.stdout + done.stderr
-    for file in ("tests/few/test_it.py", "tests/spark/test_other.py"):
-        assert f"{file}::test_fails_once" in done.stderr.partition("pass alone, so they depend on load")[2]
-    assert "tests/spark (2 tests" in done.stdout
