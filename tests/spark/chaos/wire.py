@@ -216,8 +216,9 @@ def _place(topic: Message, data: Message) -> str:
 
 
 def registers(place: str, offset: int, metadata: str | None) -> dict[str, Any]:
-    """What a group holds of a partition: an offset, and the batch that the marker in its metadata names. The copy of the
-    marker on an output has no offset."""
+    """What a group holds of a partition: an offset, and the batch that the marker in its metadata names.
+
+    The copy of the marker on an output has no offset."""
     marked = {f"batch that marks {place}": json.loads(metadata)["batch"] if metadata else None}
     return marked if metadata and offset < 0 else {place: offset if offset >= 0 else None, **marked}
 
