@@ -27,7 +27,7 @@ from fencepost.client.connection import connect  # noqa: E402
 from fencepost.client.errors import TransactionMustAbort  # noqa: E402
 from fencepost.client.sending import BULK  # noqa: E402
 from fencepost.spark.errors import NotSupported, RequirementNotMet  # noqa: E402
-from fencepost.spark.markers import Marker  # noqa: E402
+from fencepost.spark.markers import Marker, Record  # noqa: E402
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_java, slots  # noqa: E402
 from fencepost.spark.run_producer import RunProducer  # noqa: E402
 from fencepost.spark.transaction_timeouts import given  # noqa: E402
@@ -90,7 +90,7 @@ def write(run: RunProducer, topic: str, first: int, count: int, partitions: int 
 
 
 def commit(run: RunProducer, topic: str, group: str = "group", batch_id: int = 0) -> None:
-    run.send_offsets(group, Marker(1, batch_id, "query").on({TopicPartition(topic, 0): batch_id}))
+    run.send_offsets(group, Record(Marker(1, batch_id, "query"), {TopicPartition(topic, 0): batch_id}).entries())
     run.commit()
 
 
