@@ -48,7 +48,7 @@ Reply = Promise[Outcome | DropConnection]
 Errors = dict[TopicPartition, ErrorCode]
 T = TypeVar("T")
 Steps = Generator[Promise[Any] | None, None, T]
-TOPICS_PER_STEP = 64
+ENTRIES_PER_STEP = 128
 
 
 def init_call(request: InitProducerIdRequest, caller: Caller) -> InitCall:
@@ -145,7 +145,7 @@ class AddRequests:
     ) -> Steps[AddPartitionsToTxnResponse | DropConnection | Promise[AddPartitionsToTxnResponse | DropConnection]]:
         """The same for many topics. They are checked, and answered, a few at a time, and added at one go."""
         if version >= BROKER_VERSION:
-            if all(len(transaction.topics) <= TOPICS_PER_STEP for transaction in request.transactions):
+            if all(_weight(transaction.topics) <= ENTRIES_PER_STEP for transaction in request.transactions):
                 return self._add_for_brokers(request, version, caller, now)
             asked = []
             for transaction in request.transactions:
@@ -302,9 +302,31 @@ def _spoiled(topics: list[RequestedTopic], errors: Errors) -> Errors:
     return {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in _partitions(topics)}
 
 
-def _some_at_a_time(topics: list[RequestedTopic]) -> Iterator[list[RequestedTopic]]:
-    for start in range(0, len(topics), TOPICS_PER_STEP):
-        yield topics[start : start + TOPICS_PER_STEP]
+def _weight(topics: Iterable[RequestedTopic]) -> int:
+    return sum(1 + len(topic.partitions) for topic in topics)
+
+
+def _some_at_a_time(topics: Iterable[RequestedTopic]) -> Iterator[list[RequestedTopic]]:
+    """The topics in groups of about `ENTRIES_PER_STEP` partitions, one with more partitions than that in pieces."""
+    some: list[RequestedTopic] = []
+    weight = 0
+    for topic in topics:
+        if len(topic.partitions) > ENTRIES_PER_STEP:
+            for piece in _pieces(topic.partitions):
+                yield [RequestedTopic(name=topic.name, partitions=piece)]
+            continue
+        some.append(topic)
+        weight += 1 + len(topic.partitions)
+        if weight >= ENTRIES_PER_STEP:
+            yield some
+            some, weight = [], 0
+    if some:
+        yield some
+
+
+def _pieces(partitions: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(partitions), ENTRIES_PER_STEP):
+        yield partitions[start : start + ENTRIES_PER_STEP]
 
 
 def everywhere(partitions: Iterable[TopicPartition], outcome: Outcome | DropConnection) -> Errors:
@@ -330,20 +352,25 @@ def _same_results(topics: Iterable[RequestedTopic], error: ErrorCode) -> list[To
 
 def _topic_results_in_steps(topics: list[RequestedTopic], errors: Errors) -> Steps[list[TopicResult]]:
     results: list[TopicResult] = []
-    for some in _some_at_a_time(topics):
+    for topic in topics:
         yield None
-        results += _topic_results(some, errors)
+        answers: list[PartitionResult] = []
+        for piece in _pieces(topic.partitions):
+            yield None
+            answers += _partition_results(topic.name, piece, errors)
+        results.append(TopicResult(name=topic.name, results_by_partition=answers))
     return results
+
+
+def _partition_results(name: str, partitions: Iterable[int], errors: Errors) -> list[PartitionResult]:
+    return [
+        PartitionResult(partition_index=index, partition_error_code=errors[TopicPartition(name, index)])
+        for index in partitions
+    ]
 
 
 def _topic_results(topics: Iterable[RequestedTopic], errors: Errors) -> list[TopicResult]:
     return [
-        TopicResult(
-            name=topic.name,
-            results_by_partition=[
-                PartitionResult(partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)])
-                for index in topic.partitions
-            ],
-        )
+        TopicResult(name=topic.name, results_by_partition=_partition_results(topic.name, topic.partitions, errors))
         for topic in topics
     ]

@@ -2,6 +2,9 @@
 
 import pytest
 
+from fencepost.broker.slices import finished
+from fencepost.coordinators.context import Caller
+from fencepost.coordinators.transactions.requests import ENTRIES_PER_STEP
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tests.unit.coordinators.transactions.scene import Scene, error_code
@@ -303,3 +306,30 @@ def test_brokers_ask_for_many_transactions_in_one_request() -> None:
     }
     assert scene.metadata("second").record.client_transaction_version == 2
     assert scene.call("add_partitions_to_txn", AddPartitionsToTxnRequest(), 5).value.results_by_transaction == []
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown"])
+def test_a_topic_of_many_partitions_is_answered_in_pieces_as_at_once(is_known: bool) -> None:
+    scene = Scene()
+    scene.play("seed tx Empty 1000/5")
+    index = 0 if is_known else 99
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id="tx",
+        producer_id=1000,
+        producer_epoch=5,
+        verify_only=False,
+        topics=[
+            topic(name="out", partitions=[index] * (3 * ENTRIES_PER_STEP + 1)),
+            topic(name="out", partitions=[0]),
+            topic(name="out", partitions=[]),
+        ],
+    )
+    request = AddPartitionsToTxnRequest(transactions=[transaction])
+    caller = Caller("app", "127.0.0.1", 1)
+    coordinator = scene.coordinator
+    steps = coordinator.add_partitions_to_txn_in_steps(request, 5, caller, scene.now)
+    # Not even the first look at a few partitions is all of the work.
+    assert sum(1 for _ in coordinator.add_partitions_to_txn_in_steps(request, 5, caller, scene.now)) > 6
+    at_once = coordinator.add_partitions_to_txn(request, 5, caller, scene.now).value
+    assert encode(finished(steps), 5) == encode(at_once, 5)
