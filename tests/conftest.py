@@ -1,6 +1,7 @@
 """Options of the whole suite; fixtures live beside the tests that use them."""
 
 import os
+import signal
 
 import pytest
 
@@ -25,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="fencepost",
         help="the broker that the interop tests run against",
     )
+
+
+# A shell that starts the suite in the background has it ignore SIGINT, and every process would inherit that: brokers and
+# commands that tests interrupt would go on. What is handled here is back at its default in children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
