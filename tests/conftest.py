@@ -28,8 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# A shell that starts the suite in the background has it ignore SIGINT, and every process would inherit that: brokers and
-# commands that tests interrupt would go on. What is handled here is back at its default in children.
+# A shell that starts the suite in the background makes it ignore SIGINT. Child processes would inherit that, and the
+# brokers and commands that tests interrupt would not stop. A signal that is handled here has its default in children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
