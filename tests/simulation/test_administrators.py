@@ -7,6 +7,7 @@ from fencepost.simulation.administered_clients import FinalSurvey
 from fencepost.simulation.administered_topics import ANY_OFFSET, AdministeredTopics
 from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.disk import PowerCut
+from fencepost.simulation.fault_actions import carry_out
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.fragile_disk import FragileDisk
 from fencepost.simulation.thinning import check_thinning
@@ -19,7 +20,7 @@ from fencepost.simulation.world import World
 def test_a_world_at_peace_has_everything_that_administrators_do(
     seed: int, is_group_commit: bool, has_access_rules: bool
 ) -> None:
-    world = World(seed, 30, frozenset())
+    world = World(seed, 30, frozenset(), carry_out)
     assert (world.is_group_commit, world.has_access_rules) == (is_group_commit, has_access_rules)
     assert world.run() == []
     done = world.topics.done
@@ -39,7 +40,7 @@ class Scene:
     NAME = "keyed"
 
     def __init__(self) -> None:
-        world = World(0, 1, frozenset())
+        world = World(0, 1, frozenset(), carry_out)
         self.topics = AdministeredTopics()
         self.journal: ClientJournal = world.journal
         self.label = self.topics.seen(self.NAME, bytes(16), 1)
@@ -148,6 +149,6 @@ def test_files_that_were_taken_away_stay_away_until_they_are_put_back() -> None:
 
 
 def test_a_log_whose_files_are_missing_is_out_of_service_until_they_are_back() -> None:
-    world = World(3, 40, frozenset({Fault.FILES_LOST}))
+    world = World(3, 40, frozenset({Fault.FILES_LOST}), carry_out)
     assert world.run() == []
     assert world.hits[Fault.FILES_LOST] > 0

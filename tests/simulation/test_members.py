@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.simulation.fault_actions import carry_out
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.members import GroupMember
 from fencepost.simulation.world import World
@@ -10,7 +11,7 @@ SECONDS = 30
 
 
 def lived(seed: int, kinds: frozenset[Fault]) -> tuple[list[str], list[GroupMember]]:
-    world = World(seed, SECONDS, kinds)
+    world = World(seed, SECONDS, kinds, carry_out)
     anomalies = world.run()
     return anomalies, [client for client in world.clients if isinstance(client, GroupMember)]
 

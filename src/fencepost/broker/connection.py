@@ -77,6 +77,7 @@ class Connection:
         "_failed",
         "_flush_scheduled",
         "_is_muted",
+        "_on_ready",
         "_scheduler",
         "_write",
         "access",
@@ -88,7 +89,6 @@ class Connection:
         "listener_name",
         "number",
         "on_closed",
-        "on_ready",
         "peer_host",
         "pipelined_requests_max",
         "principal",
@@ -119,7 +119,6 @@ class Connection:
         self.is_closed = False
         self.frame_is_kept = False
         """Set when a request that was handed in is still being read where it is: nothing may be received there."""
-        self.on_ready: Callable[[], None] | None = None
         self.on_closed: dict[object, Callable[[], None]] = {}
         """What to release when the client is gone, by what waits."""
         self.pipelined_requests_max = pipelined_requests_max
@@ -133,7 +132,12 @@ class Connection:
         self._failed = failed
         self._answers: deque[list[Any]] = deque()  # [call, message or None while it is parked, is answered]
         self._is_muted = False
+        self._on_ready: Callable[[], None] | None = None
         self._flush_scheduled = False
+
+    def when_ready(self, hand_in: Callable[[], None]) -> None:
+        """Call this each time when the next request may be handed in again."""
+        self._on_ready = hand_in
 
     @property
     def is_ready(self) -> bool:
@@ -234,5 +238,5 @@ class Connection:
         if self.is_closed:
             return
         self.flush()
-        if self.is_ready and self.on_ready is not None:
-            self.on_ready()
+        if self.is_ready and self._on_ready is not None:
+            self._on_ready()

@@ -55,14 +55,14 @@ class ConfigAdmin(ClusterCalls):
 
         async def attempt() -> list[ConfigEntry]:
             if self._is_of_one_broker(resource_type, name):
-                answer = await self._cluster.call_node(int(name), apis.DESCRIBE_CONFIGS, request)
+                answer = await self.cluster.call_node(int(name), apis.DESCRIBE_CONFIGS, request)
             else:
-                answer = await self._cluster.call_any(apis.DESCRIBE_CONFIGS, request)
+                answer = await self.cluster.call_any(apis.DESCRIBE_CONFIGS, request)
             (result,) = answer.results
             check(result.error_code, _subject(resource_type, name), result.error_message)
             return sorted(map(_entry, result.configs), key=lambda entry: entry.name)
 
-        return await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        return await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
     async def alter_configs(
         self,
@@ -87,13 +87,13 @@ class ConfigAdmin(ClusterCalls):
 
         async def attempt() -> None:
             if self._is_of_one_broker(resource_type, name):
-                answer = await self._cluster.call_node(int(name), apis.INCREMENTAL_ALTER_CONFIGS, request)
+                answer = await self.cluster.call_node(int(name), apis.INCREMENTAL_ALTER_CONFIGS, request)
             else:
-                answer = await self._cluster.call_controller(apis.INCREMENTAL_ALTER_CONFIGS, request)
+                answer = await self.cluster.call_controller(apis.INCREMENTAL_ALTER_CONFIGS, request)
             (result,) = answer.responses
             check(result.error_code, _subject(resource_type, name), result.error_message)
 
-        await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
     def _is_of_one_broker(self, resource_type: ResourceType, name: str) -> bool:
         return resource_type in _OWNED_BY_A_BROKER and name.isdigit()
@@ -141,27 +141,25 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
                 for name, value in topic.configs.items()
             ],
         )
-        request = request_type(
-            topics=[wanted], timeout_ms=self._cluster.request_timeout_ms, validate_only=validate_only
-        )
+        request = request_type(topics=[wanted], timeout_ms=self.cluster.request_timeout_ms, validate_only=validate_only)
 
         async def attempt() -> CreatedTopic:
-            answer = await self._cluster.call_controller(apis.CREATE_TOPICS, request)
+            answer = await self.cluster.call_controller(apis.CREATE_TOPICS, request)
             (made,) = answer.topics
             check(made.error_code, f"topic {topic.name!r}", made.error_message)
             return CreatedTopic(made.name, made.topic_id, made.num_partitions, made.replication_factor)
 
-        created = await self._cluster.retrying(attempt)
+        created = await self.cluster.retrying(attempt)
         if not validate_only:
             await self._seen(topic.name)
         return created
 
     async def _seen(self, name: str) -> None:
         """Wait until the brokers know a new topic: the controller answers before they all do."""
-        backoff = Backoff(self._cluster.retry_timeout_ms)
+        backoff = Backoff(self.cluster.retry_timeout_ms)
         while True:
             try:
-                await self._cluster.refresh_topic(name)
+                await self.cluster.refresh_topic(name)
                 return
             except UnknownTopic:
                 if not await backoff.wait():
@@ -171,43 +169,43 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         request = messages.DeleteTopicsRequest(
             topics=[messages.DeleteTopicsRequest.DeleteTopicState(name=name)],
             topic_names=[name],
-            timeout_ms=self._cluster.request_timeout_ms,
+            timeout_ms=self.cluster.request_timeout_ms,
         )
 
         async def attempt() -> None:
-            answer = await self._cluster.call_controller(apis.DELETE_TOPICS, request)
+            answer = await self.cluster.call_controller(apis.DELETE_TOPICS, request)
             (gone,) = answer.responses
             if gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise UnknownTopic(name)
             check(gone.error_code, f"topic {name!r}", gone.error_message)
 
-        await self._cluster.retrying(attempt, fatal=NOT_THERE)
-        self._cluster.forget_topic(name)
+        await self.cluster.retrying(attempt, fatal=NOT_THERE)
+        self.cluster.forget_topic(name)
 
     async def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Grow a topic to `total` partitions."""
         request = messages.CreatePartitionsRequest(
             topics=[messages.CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)],
-            timeout_ms=self._cluster.request_timeout_ms,
+            timeout_ms=self.cluster.request_timeout_ms,
             validate_only=validate_only,
         )
 
         async def attempt() -> None:
-            answer = await self._cluster.call_controller(apis.CREATE_PARTITIONS, request)
+            answer = await self.cluster.call_controller(apis.CREATE_PARTITIONS, request)
             (grown,) = answer.results
             if grown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise UnknownTopic(name)
             check(grown.error_code, f"topic {name!r}", grown.error_message)
 
-        await self._cluster.retrying(attempt, fatal=NOT_THERE)
-        self._cluster.forget_topic(name)
+        await self.cluster.retrying(attempt, fatal=NOT_THERE)
+        self.cluster.forget_topic(name)
 
     async def list_topics(self) -> list[TopicMetadata]:
-        topics = await self._cluster.topics()
+        topics = await self.cluster.topics()
         return [topics[name] for name in sorted(topics)]
 
     async def describe_topic(self, name: str) -> TopicMetadata:
-        return await self._cluster.refresh_topic(name)
+        return await self.cluster.refresh_topic(name)
 
     # Records
 
@@ -217,18 +215,18 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListedOffset]:
         """The offset at each timestamp; `Reset.EARLIEST`, `LATEST` and `MAX_TIMESTAMP` are timestamps too."""
-        return await list_offsets(self._cluster, timestamps, isolation_level)
+        return await list_offsets(self.cluster, timestamps, isolation_level)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all) in each partition. Returns the new first offsets."""
 
         async def one(partition: TopicPartition, offset: int) -> int:
             async def attempt() -> int:
-                leader = await self._cluster.leader(partition.topic, partition.partition)
-                answer = await self._cluster.call_node(leader.leader, apis.DELETE_RECORDS, request)
+                leader = await self.cluster.leader(partition.topic, partition.partition)
+                answer = await self.cluster.call_node(leader.leader, apis.DELETE_RECORDS, request)
                 result = answer.topics[0].partitions[0]
                 if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    self._cluster.forget_topic(partition.topic)
+                    self.cluster.forget_topic(partition.topic)
                 check(result.error_code, f"partition {partition}")
                 return result.low_watermark
 
@@ -238,9 +236,9 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
             )
             request = request_type(
                 topics=[request_type.DeleteRecordsTopic(name=partition.topic, partitions=[wanted])],
-                timeout_ms=self._cluster.request_timeout_ms,
+                timeout_ms=self.cluster.request_timeout_ms,
             )
-            return await self._cluster.retrying(attempt, fatal=NOT_THERE)
+            return await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
         marks = await asyncio.gather(*(one(partition, offset) for partition, offset in before.items()))
         return dict(zip(before, marks, strict=True))
@@ -250,11 +248,11 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
     async def describe_cluster(self) -> ClusterDescription:
         async def attempt() -> ClusterDescription:
             try:
-                answer = await self._cluster.call_any(apis.DESCRIBE_CLUSTER, messages.DescribeClusterRequest())
+                answer = await self.cluster.call_any(apis.DESCRIBE_CLUSTER, messages.DescribeClusterRequest())
             except UnsupportedByBroker:
-                await self._cluster.topics()
-                known = [self._cluster.brokers[node_id] for node_id in sorted(self._cluster.brokers)]
-                return ClusterDescription(self._cluster.cluster_id, self._cluster.controller_id, known)
+                await self.cluster.topics()
+                known = [self.cluster.brokers[node_id] for node_id in sorted(self.cluster.brokers)]
+                return ClusterDescription(self.cluster.cluster_id, self.cluster.controller_id, known)
             check(answer.error_code, "cluster", answer.error_message)
             brokers = [
                 BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack) for broker in answer.brokers
@@ -262,29 +260,29 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
             brokers.sort(key=lambda broker: broker.node_id)
             return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
 
-        return await self._cluster.retrying(attempt)
+        return await self.cluster.retrying(attempt)
 
     async def describe_log_dirs(self, node_ids: Iterable[int] | None = None) -> list[LogDirectory]:
         """The log directories of some brokers, or of all."""
 
         async def one(node_id: int) -> list[LogDirectory]:
             request = messages.DescribeLogDirsRequest(topics=None)
-            answer = await self._cluster.retrying(
-                lambda: self._cluster.call_node(node_id, apis.DESCRIBE_LOG_DIRS, request)
+            answer = await self.cluster.retrying(
+                lambda: self.cluster.call_node(node_id, apis.DESCRIBE_LOG_DIRS, request)
             )
             check(answer.error_code, f"log directories of broker {node_id}")
             return [_log_directory(node_id, result) for result in answer.results]
 
-        wanted = sorted(self._cluster.brokers) if node_ids is None else list(node_ids)
+        wanted = sorted(self.cluster.brokers) if node_ids is None else list(node_ids)
         return [found for several in await asyncio.gather(*map(one, wanted)) for found in several]
 
     async def describe_features(self) -> Features:
-        connection = await self._cluster.any_connection()
+        connection = await self.cluster.any_connection()
         return Features(dict(connection.features), dict(connection.supported_features), connection.features_epoch)
 
     async def update_features(self, levels: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Finalize feature levels; level 0 removes a feature. A lower level than now is allowed."""
-        connection = await self._cluster.any_connection()
+        connection = await self.cluster.any_connection()
         safe_downgrade, upgrade = 2, 1
         updates = [
             messages.UpdateFeaturesRequest.FeatureUpdateKey(
@@ -296,9 +294,9 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
             for name, level in levels.items()
         ]
         request = messages.UpdateFeaturesRequest(
-            timeout_ms=self._cluster.request_timeout_ms, feature_updates=updates, validate_only=validate_only
+            timeout_ms=self.cluster.request_timeout_ms, feature_updates=updates, validate_only=validate_only
         )
-        answer = await self._cluster.call_controller(apis.UPDATE_FEATURES, request)
+        answer = await self.cluster.call_controller(apis.UPDATE_FEATURES, request)
         check(answer.error_code, "features", answer.error_message)
         for result in answer.results:
             check(result.error_code, f"feature {result.feature!r}", result.error_message)

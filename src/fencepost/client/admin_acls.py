@@ -25,7 +25,7 @@ class AclAdmin(ClusterCalls):
         request = messages.DescribeAclsRequest(**_filter_fields(wanted or AclBindingFilter()))
 
         async def attempt() -> list[AclBinding]:
-            answer = await self._cluster.call_any(apis.DESCRIBE_ACLS, request)
+            answer = await self.cluster.call_any(apis.DESCRIBE_ACLS, request)
             check(answer.error_code, "ACLs", answer.error_message)
             return sorted(
                 _binding(resource.resource_type, resource.resource_name, resource.pattern_type, acl)
@@ -33,7 +33,7 @@ class AclAdmin(ClusterCalls):
                 for acl in resource.acls
             )
 
-        return await self._cluster.retrying(attempt)
+        return await self.cluster.retrying(attempt)
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Create ACLs. One that exists already is no error; if some are refused, the others are created."""
@@ -55,13 +55,13 @@ class AclAdmin(ClusterCalls):
         )
 
         async def attempt() -> None:
-            answer = await self._cluster.call_controller(apis.CREATE_ACLS, request)
+            answer = await self.cluster.call_controller(apis.CREATE_ACLS, request)
             for binding, result in zip(wanted, answer.results, strict=True):
                 check(
                     result.error_code, f"ACL of {binding.principal} on {binding.pattern.name!r}", result.error_message
                 )
 
-        await self._cluster.retrying(attempt)
+        await self.cluster.retrying(attempt)
 
     async def delete_acls(self, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
         """Delete the ACLs that match any of the filters. Returns them, sorted."""
@@ -69,7 +69,7 @@ class AclAdmin(ClusterCalls):
         request = messages.DeleteAclsRequest(filters=[wanted(**_filter_fields(each)) for each in filters])
 
         async def attempt() -> list[AclBinding]:
-            answer = await self._cluster.call_controller(apis.DELETE_ACLS, request)
+            answer = await self.cluster.call_controller(apis.DELETE_ACLS, request)
             gone: set[AclBinding] = set()
             for result in answer.filter_results:
                 check(result.error_code, "ACLs", result.error_message)
@@ -78,7 +78,7 @@ class AclAdmin(ClusterCalls):
                     gone.add(_binding(acl.resource_type, acl.resource_name, acl.pattern_type, acl))
             return sorted(gone)
 
-        return await self._cluster.retrying(attempt)
+        return await self.cluster.retrying(attempt)
 
 
 def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:

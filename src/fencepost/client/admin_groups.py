@@ -33,21 +33,21 @@ class GroupAdmin(ClusterCalls):
 
         async def one(node_id: int) -> list[GroupListing]:
             async def attempt() -> list[GroupListing]:
-                answer = await self._cluster.call_node(node_id, apis.LIST_GROUPS, request)
+                answer = await self.cluster.call_node(node_id, apis.LIST_GROUPS, request)
                 check(answer.error_code, f"groups of broker {node_id}")
                 return [
                     GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type or "classic")
                     for group in answer.groups
                 ]
 
-            return await self._cluster.retrying(attempt)
+            return await self.cluster.retrying(attempt)
 
-        found = await asyncio.gather(*map(one, self._cluster.brokers))
+        found = await asyncio.gather(*map(one, self.cluster.brokers))
         return sorted((group for several in found for group in several), key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """One group, of the classic protocol or the consumer protocol. Raises GROUP_ID_NOT_FOUND when there is none."""
-        connection = await self._cluster.any_connection()
+        connection = await self.cluster.any_connection()
         if connection.offers(apis.CONSUMER_GROUP_DESCRIBE):
             try:
                 return await self._describe_consumer_protocol(group_id)
@@ -60,7 +60,7 @@ class GroupAdmin(ClusterCalls):
     async def _describe_consumer_protocol(self, group_id: str) -> GroupDescription:
         async def attempt() -> GroupDescription:
             request = messages.ConsumerGroupDescribeRequest(group_ids=[group_id])
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.CONSUMER_GROUP_DESCRIBE, request)
+            answer = await self.cluster.call_coordinator(_GROUP, group_id, apis.CONSUMER_GROUP_DESCRIBE, request)
             (group,) = answer.groups
             self._check(group.error_code, group_id, group.error_message)
             members = [
@@ -82,12 +82,12 @@ class GroupAdmin(ClusterCalls):
                 group_id, "consumer", group.group_state, "consumer", group.assignor_name, coordinator, members
             )
 
-        return await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        return await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
     async def _describe_classic(self, group_id: str) -> GroupDescription:
         async def attempt() -> GroupDescription:
             request = messages.DescribeGroupsRequest(groups=[group_id])
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.DESCRIBE_GROUPS, request)
+            answer = await self.cluster.call_coordinator(_GROUP, group_id, apis.DESCRIBE_GROUPS, request)
             (group,) = answer.groups
             self._check(group.error_code, group_id, group.error_message)
             if group.group_state == "Dead" and not group.members:
@@ -107,23 +107,23 @@ class GroupAdmin(ClusterCalls):
                 group_id, "classic", group.group_state, group.protocol_type, group.protocol_data, coordinator, members
             )
 
-        return await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        return await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
     async def _coordinator(self, group_id: str) -> BrokerAddress:
-        return self._cluster.brokers[await self._cluster.coordinator(_GROUP, group_id)]
+        return self.cluster.brokers[await self.cluster.coordinator(_GROUP, group_id)]
 
     def _check(self, number: int, group_id: str, message: str | None = None) -> None:
-        check_group(self._cluster, number, group_id, message)
+        check_group(self.cluster, number, group_id, message)
 
     async def committed_offsets(
         self, group_id: str, *, require_stable: bool = False, with_notes: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
         """Every offset the group has committed; `with_notes` also entries without an offset that carry metadata."""
-        return await committed_offsets(self._cluster, group_id, require_stable=require_stable, with_notes=with_notes)
+        return await committed_offsets(self.cluster, group_id, require_stable=require_stable, with_notes=with_notes)
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit for a group that has no members now."""
-        await commit_offsets(self._cluster, GroupMetadata(group_id), offsets)
+        await commit_offsets(self.cluster, GroupMetadata(group_id), offsets)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         request_type = messages.OffsetDeleteRequest
@@ -142,22 +142,22 @@ class GroupAdmin(ClusterCalls):
         )
 
         async def attempt() -> None:
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_DELETE, request)
+            answer = await self.cluster.call_coordinator(_GROUP, group_id, apis.OFFSET_DELETE, request)
             self._check(answer.error_code, group_id)
             for topic in answer.topics:
                 for partition in topic.partitions:
                     check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
 
-        await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
     async def delete_group(self, group_id: str) -> None:
         async def attempt() -> None:
             request = messages.DeleteGroupsRequest(groups_names=[group_id])
-            answer = await self._cluster.call_coordinator(_GROUP, group_id, apis.DELETE_GROUPS, request)
+            answer = await self.cluster.call_coordinator(_GROUP, group_id, apis.DELETE_GROUPS, request)
             (result,) = answer.results
             self._check(result.error_code, group_id)
 
-        await self._cluster.retrying(attempt, fatal=NOT_THERE)
+        await self.cluster.retrying(attempt, fatal=NOT_THERE)
 
 
 def _assignment(data: bytes) -> list[TopicPartition]:

@@ -47,16 +47,16 @@ class TransactionAdmin(ClusterCalls):
 
         async def one(node_id: int) -> list[TransactionListing]:
             async def attempt() -> list[TransactionListing]:
-                answer = await self._cluster.call_node(node_id, apis.LIST_TRANSACTIONS, request)
+                answer = await self.cluster.call_node(node_id, apis.LIST_TRANSACTIONS, request)
                 check(answer.error_code, f"transactions of broker {node_id}")
                 return [
                     TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node_id)
                     for each in answer.transaction_states
                 ]
 
-            return await self._cluster.retrying(attempt)
+            return await self.cluster.retrying(attempt)
 
-        found = await asyncio.gather(*map(one, self._cluster.brokers))
+        found = await asyncio.gather(*map(one, self.cluster.brokers))
         return sorted((each for several in found for each in several), key=lambda each: each.transactional_id)
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
@@ -64,12 +64,12 @@ class TransactionAdmin(ClusterCalls):
         request = messages.DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
         async def attempt() -> TransactionDescription:
-            answer = await self._cluster.call_coordinator(
+            answer = await self.cluster.call_coordinator(
                 _TRANSACTION, transactional_id, apis.DESCRIBE_TRANSACTIONS, request
             )
             (found,) = answer.transaction_states
             if found.error_code in STALE_COORDINATOR:
-                self._cluster.forget_coordinator(_TRANSACTION, transactional_id)
+                self.cluster.forget_coordinator(_TRANSACTION, transactional_id)
             check(found.error_code, f"transactional id {transactional_id!r}")
             return TransactionDescription(
                 transactional_id,
@@ -78,7 +78,7 @@ class TransactionAdmin(ClusterCalls):
                 found.producer_epoch,
                 found.transaction_timeout_ms,
                 found.transaction_start_time_ms,
-                await self._cluster.coordinator(_TRANSACTION, transactional_id),
+                await self.cluster.coordinator(_TRANSACTION, transactional_id),
                 tuple(
                     TopicPartition(topic.topic, partition)
                     for topic in found.topics
@@ -86,7 +86,7 @@ class TransactionAdmin(ClusterCalls):
                 ),
             )
 
-        return await self._cluster.retrying(attempt, fatal=_FATAL)
+        return await self.cluster.retrying(attempt, fatal=_FATAL)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
@@ -96,7 +96,7 @@ class TransactionAdmin(ClusterCalls):
         found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
         for partition in partitions:
             try:
-                leader = await self._cluster.leader(partition.topic, partition.partition)
+                leader = await self.cluster.leader(partition.topic, partition.partition)
                 by_leader[leader.leader].append(partition)
             except NoLeader as error:
                 found[partition] = error
@@ -115,16 +115,14 @@ class TransactionAdmin(ClusterCalls):
                 for name, indexes in by_topic(partitions).items()
             ]
         )
-        answer = await self._cluster.retrying(
-            lambda: self._cluster.call_node(node_id, apis.DESCRIBE_PRODUCERS, request)
-        )
+        answer = await self.cluster.retrying(lambda: self.cluster.call_node(node_id, apis.DESCRIBE_PRODUCERS, request))
         found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
         for topic in answer.topics:
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
                 if result.error_code != ErrorCode.NONE:
                     if result.error_code in STALE_LEADER:
-                        self._cluster.forget_topic(topic.name)
+                        self.cluster.forget_topic(topic.name)
                     found[partition] = BrokerError(
                         error_code(result.error_code), f"producers of {partition}", result.error_message
                     )
@@ -160,15 +158,13 @@ class TransactionAdmin(ClusterCalls):
         )
 
         async def attempt() -> None:
-            leader = await self._cluster.leader(partition.topic, partition.partition)
-            answer = await self._cluster.call_node(
-                leader.leader, apis.WRITE_TXN_MARKERS, request_type(markers=[marker])
-            )
+            leader = await self.cluster.leader(partition.topic, partition.partition)
+            answer = await self.cluster.call_node(leader.leader, apis.WRITE_TXN_MARKERS, request_type(markers=[marker]))
             for written in answer.markers:
                 for topic in written.topics:
                     for result in topic.partitions:
                         if result.error_code in STALE_LEADER:
-                            self._cluster.forget_topic(topic.name)
+                            self.cluster.forget_topic(topic.name)
                         check(result.error_code, f"marker in {partition}")
 
-        await self._cluster.retrying(attempt)
+        await self.cluster.retrying(attempt)

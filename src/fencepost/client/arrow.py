@@ -5,7 +5,7 @@ with ArrowReader("127.0.0.1:9092") as reader:
         ...  # a pyarrow.RecordBatch of `wire.arrow_records.SCHEMA`
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.cluster import Cluster, ClusterSession
@@ -19,7 +19,7 @@ from fencepost.client.fetching import (
     VisibleBatches,
 )
 from fencepost.client.kafka_types import IsolationLevel
-from fencepost.client.loop_thread import OwningTwin
+from fencepost.client.loop_thread import OwningTwin, iterated
 from fencepost.ports import Buffer
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import KafkaError
@@ -76,7 +76,8 @@ class AsyncArrowReader(ClusterSession):
         **options: Any,
     ) -> None:
         try:
-            import fencepost.wire.arrow_records  # noqa: F401 - reported here rather than in the middle of a fetch
+            # A missing extra is reported here rather than in the middle of a fetch.
+            import fencepost.wire.arrow_records  # noqa: F401
         except ImportError as error:
             raise MissingExtra(error) from None
         super().__init__(Cluster(bootstrap_servers, **options))
@@ -87,7 +88,7 @@ class AsyncArrowReader(ClusterSession):
     async def read(self, partition: TopicPartition, start: int, end: int) -> "AsyncIterator[pyarrow.RecordBatch]":
         """The records from `start` up to, not including, `end`, which must have been written: it waits for them."""
         fetcher = PartitionFetcher(
-            self._cluster,
+            self.cluster,
             {partition: start},
             self._isolation_level,
             partition_max_bytes=self._partition_max_bytes,
@@ -114,6 +115,4 @@ class ArrowReader(OwningTwin[AsyncArrowReader]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncArrowReader(bootstrap_servers, **options))
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> "Iterator[pyarrow.RecordBatch]":
-        """The records from `start` up to, not including, `end`, which must have been written: it waits for them."""
-        return self._loop.iterate(self._inner.read(partition, start, end))
+    read = iterated(AsyncArrowReader.read)

@@ -7,21 +7,31 @@
 handle makes it, and `arrow` has its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from fencepost.client.admin import AsyncAdmin
 from fencepost.client.client import AsyncClient
-from fencepost.client.errors import ClientClosed, ClientError
 from fencepost.client.fetching import AsyncPartitionReader
 from fencepost.client.group_consumer import AsyncConsumedTransaction, AsyncGroupConsumer
-from fencepost.client.kafka_types import ConsumedRecord, GroupMetadata, ProducerIdentity
-from fencepost.client.loop_thread import OwningTwin, Twin, after_sends, blocking, on_loop, part, queued
+from fencepost.client.loop_thread import (
+    BlockTwin,
+    BufferingTwin,
+    OwningTwin,
+    Twin,
+    Value,
+    after_sends,
+    at_once,
+    blocking,
+    despite_sends,
+    flattened,
+    on_loop,
+    part,
+    queued,
+)
 from fencepost.client.producer import AsyncProducer
 from fencepost.client.sending import FINISHED_BATCH_WEIGHT, SendsRecords
-from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.client.transactions import AsyncTransaction, AsyncTransactionalProducer, State
-from fencepost.topic_partition import TopicPartition
+from fencepost.client.transactions import AsyncTransaction, AsyncTransactionalProducer
 
 
 class Admin(OwningTwin[AsyncAdmin]):
@@ -56,22 +66,13 @@ class Admin(OwningTwin[AsyncAdmin]):
     delete_acls = blocking(AsyncAdmin.delete_acls)
 
 
-class Producer(OwningTwin[AsyncProducer]):
+class Producer(BufferingTwin[AsyncProducer]):
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(lambda: AsyncProducer(bootstrap_servers, **options))
 
     send = queued(AsyncProducer.send)
     produce = blocking(AsyncProducer.produce)
     flush = after_sends(AsyncProducer.flush)
-
-    def close(self) -> None:
-        """Send what is buffered, then leave."""
-        try:
-            self._sends.settle()
-        except ClientClosed:
-            return
-        finally:
-            super().close()
 
 
 class PartitionReader(OwningTwin[AsyncPartitionReader]):
@@ -83,15 +84,8 @@ class PartitionReader(OwningTwin[AsyncPartitionReader]):
     partitions_of = blocking(AsyncPartitionReader.partitions_of)
     end_offsets = blocking(AsyncPartitionReader.end_offsets)
     poll = blocking(AsyncPartitionReader.poll)
-
-    @property
-    def positions(self) -> dict[TopicPartition, int]:
-        return self._inner.positions
-
-    def records(self, *, follow: bool = False) -> Iterator[ConsumedRecord]:
-        """The records up to the end that the log has now, or forever."""
-        for portion in self._loop.iterate(self._inner.batches(follow=follow)):
-            yield from portion
+    records = flattened(AsyncPartitionReader.records, AsyncPartitionReader.batches)
+    positions = Value(AsyncPartitionReader.positions)
 
 
 W = TypeVar("W", bound="AsyncTransaction | AsyncTransactionalProducer")
@@ -106,27 +100,11 @@ class _InTransaction(Twin[W]):
     add = blocking(AsyncTransactionalProducer.add)
     send_offsets = after_sends(AsyncTransactionalProducer.send_offsets)
     handle = after_sends(AsyncTransactionalProducer.handle)
-
-    @property
-    def identity(self) -> ProducerIdentity:
-        return self._inner.identity
+    identity = Value(AsyncTransactionalProducer.identity)
 
 
-class Transaction(_InTransaction[AsyncTransaction]):
+class Transaction(BlockTwin[AsyncTransaction], _InTransaction[AsyncTransaction]):
     """One transaction as a block: it commits at the end, an exception aborts it."""
-
-    def __enter__(self) -> Self:
-        self._loop.run(self._inner.__aenter__())
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            try:
-                self._sends.settle()
-            except Exception as failure:
-                self._loop.run(self._inner.__aexit__(type(failure), failure, None))
-                raise
-        self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 
 class TransactionalProducer(_InTransaction[AsyncTransactionalProducer]):
@@ -135,23 +113,9 @@ class TransactionalProducer(_InTransaction[AsyncTransactionalProducer]):
     init = blocking(AsyncTransactionalProducer.init)
     begin = blocking(AsyncTransactionalProducer.begin)
     commit = after_sends(AsyncTransactionalProducer.commit)
-
-    def abort(self) -> None:
-        """Make sure that nothing becomes visible. After a time-out it may be called again."""
-        try:
-            self._sends.settle()
-        except ClientError:
-            # A send that failed is a reason for the abort.
-            pass
-        self._loop.run(self._inner.abort())
-
-    @property
-    def state(self) -> State:
-        return self._inner.state
-
-    @property
-    def protocol(self) -> TransactionProtocol:
-        return self._inner.protocol
+    abort = despite_sends(AsyncTransactionalProducer.abort)
+    state = Value(AsyncTransactionalProducer.state)
+    protocol = Value(AsyncTransactionalProducer.protocol)
 
 
 class ConsumedTransaction(Transaction):
@@ -169,24 +133,15 @@ class GroupConsumer(Twin[AsyncGroupConsumer]):
     close = blocking(AsyncGroupConsumer.close)
     seek = on_loop(AsyncGroupConsumer.seek)
     transaction = part(AsyncGroupConsumer.transaction, ConsumedTransaction)
+    metadata = at_once(AsyncGroupConsumer.metadata)
+    assignment = Value(AsyncGroupConsumer.assignment)
+    positions = Value(AsyncGroupConsumer.positions)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def assignment(self) -> list[TopicPartition]:
-        return self._inner.assignment
-
-    @property
-    def positions(self) -> dict[TopicPartition, int]:
-        return self._inner.positions
-
-    def metadata(self) -> GroupMetadata:
-        """The member that is consuming, for `send_offsets`."""
-        return self._inner.metadata()
 
 
 class Client(OwningTwin[AsyncClient]):

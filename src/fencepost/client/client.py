@@ -50,7 +50,7 @@ class AsyncClient(ClusterSession):
         producer = self._producers.get(transactional_id)
         if producer is None:
             producer = self._producers[transactional_id] = AsyncTransactionalProducer(
-                self._cluster,
+                self.cluster,
                 transactional_id,
                 transaction_timeout_ms=transaction_timeout_ms,
                 max_block_ms=max_block_ms,
@@ -75,7 +75,7 @@ class AsyncClient(ClusterSession):
     ) -> AsyncGroupConsumer:
         """A member of a group; the settings are those of ConsumerSettings."""
         consumer = AsyncGroupConsumer(
-            self._cluster,
+            self.cluster,
             group_id,
             [topics] if isinstance(topics, str) else topics,
             dataclasses.replace(ConsumerSettings(), **settings),
@@ -101,5 +101,5 @@ class AsyncClient(ClusterSession):
         previous: ProducerIdentity | None = None,
     ) -> ProducerIdentity:
         """InitProducerId and nothing else. Without `previous` it takes the id over; with it, no successor is fenced."""
-        calls = TransactionCalls(self._cluster, transactional_id)
+        calls = TransactionCalls(self.cluster, transactional_id)
         return await calls.init(transaction_timeout_ms, previous)

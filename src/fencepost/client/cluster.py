@@ -350,17 +350,18 @@ class ClusterCalls:
     """Makes its calls through a cluster that it is given."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
+        """What these calls are made of, for those that no method offers."""
 
 
 class ClusterSession(ClusterCalls):
     """Owns its cluster: connected by `start` and closed by `close`, or by an `async with` block."""
 
     async def start(self) -> None:
-        await self._cluster.connect()
+        await self.cluster.connect()
 
     async def close(self) -> None:
-        await self._cluster.close()
+        await self.cluster.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -336,7 +336,7 @@ class AsyncPartitionReader(ClusterSession):
         return {} if self._fetcher is None else dict(self._fetcher.positions)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        metadata = await self._cluster.topic(topic)
+        metadata = await self.cluster.topic(topic)
         return [TopicPartition(topic, partition) for partition in metadata.partitions]
 
     async def assign(self, starts: Mapping[TopicPartition, Position]) -> None:
@@ -355,10 +355,10 @@ class AsyncPartitionReader(ClusterSession):
         ends = {partition for partition, found in listed.items() if found.offset < 0}
         at_end = await self._list(dict.fromkeys(ends, int(Reset.LATEST)))
         for partition in starts:
-            await self._cluster.leader(partition.topic, partition.partition)
+            await self.cluster.leader(partition.topic, partition.partition)
         positions.update({partition: found.offset for partition, found in {**listed, **at_end}.items()})
         self._fetcher = PartitionFetcher(
-            self._cluster,
+            self.cluster,
             positions,
             self._isolation_level,
             partition_max_bytes=self._partition_max_bytes,
@@ -381,7 +381,7 @@ class AsyncPartitionReader(ClusterSession):
         return {partition: found.offset for partition, found in listed.items()}
 
     async def _list(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
-        return await list_offsets(self._cluster, timestamps, self._isolation_level) if timestamps else {}
+        return await list_offsets(self.cluster, timestamps, self._isolation_level) if timestamps else {}
 
     async def poll(self) -> list[ConsumedRecord]:
         """The next records; empty if none came in time."""
@@ -408,6 +408,7 @@ class AsyncPartitionReader(ClusterSession):
                 yield records
 
     async def records(self, *, follow: bool = False) -> AsyncIterator[ConsumedRecord]:
+        """The records up to the end that the log has now, or forever."""
         async for portion in self.batches(follow=follow):
             for record in portion:
                 yield record

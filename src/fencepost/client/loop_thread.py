@@ -1,18 +1,20 @@
 """How an asynchronous class gets a twin that blocks: an event loop in a thread, and calls that wait for it.
 
-A twin lists the calls it offers by the helpers at the end (`blocking`, `after_sends`, `on_loop`, `part`, `queued`).
-Their signatures and documentation are those of the asynchronous class, which is the only place that has them.
+A twin lists the calls it offers by the helpers at the end, from `blocking` to `Value`. Their signatures and
+documentation are those of the asynchronous class, which is the only place that has them. What a twin owns (its loop,
+its inner object and its queue of sends) is used in this module alone.
 """
 
 import asyncio
 import collections
 import concurrent.futures
+import contextlib
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
-from fencepost.client.errors import ClientClosed
+from fencepost.client.errors import ClientClosed, ClientError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -164,7 +166,14 @@ class Startable(Protocol):
     async def close(self) -> None: ...
 
 
+class Block(Protocol):
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any, /) -> None: ...
+
+
 A = TypeVar("A")
+B = TypeVar("B", bound=Block)
 S = TypeVar("S", bound=Startable)
 
 
@@ -177,6 +186,23 @@ class Twin(Generic[A]):
         self._known_topics = known_topics
         """The topics to which the client has sent."""
         self._sends: SendQueue[Any] = SendQueue(loop, known_topics, getattr(inner, "open_sender", None))
+
+
+class BlockTwin(Twin[B]):
+    """The twin of an `async with` block. At its end every queued send is waited for; a failed one fails the block."""
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            try:
+                self._sends.settle()
+            except Exception as failure:
+                self._loop.run(self._inner.__aexit__(type(failure), failure, None))
+                raise
+        self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 
 class OwningTwin(Twin[S]):
@@ -214,6 +240,17 @@ class OwningTwin(Twin[S]):
         self.close()
 
 
+class BufferingTwin(OwningTwin[S]):
+    def close(self) -> None:
+        """Send what is buffered, then close."""
+        try:
+            self._sends.settle()
+        except ClientClosed:
+            return
+        finally:
+            super().close()
+
+
 # The calls of a twin. Each is found on the inner object by its name, so that a subclass may have its own.
 
 
@@ -239,6 +276,72 @@ def after_sends(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> 
         return waited_for(self, *args, **kwargs)
 
     return settled
+
+
+def despite_sends(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """Waits until every queued send is taken, then for the call, which is made even if a send failed."""
+    waited_for = blocking(call)
+
+    @functools.wraps(call)
+    def settled(self: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with contextlib.suppress(ClientError):
+            self._sends.settle()
+        return waited_for(self, *args, **kwargs)
+
+    return settled
+
+
+def iterated(call: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """An asynchronous iterator. Each item wakes the loop once."""
+    name = call.__name__
+
+    @functools.wraps(call)
+    def items(self: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._loop.iterate(getattr(self._inner, name)(*args, **kwargs))
+
+    return items
+
+
+def flattened(
+    call: Callable[Concatenate[Any, P], AsyncIterator[T]],
+    in_portions: Callable[Concatenate[Any, P], AsyncIterator[Iterable[T]]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """An asynchronous iterator that is there in portions, too. Each portion wakes the loop once."""
+    portions = iterated(in_portions)
+
+    @functools.wraps(call)
+    def items(self: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        for portion in portions(self, *args, **kwargs):
+            yield from portion
+
+    return items
+
+
+def at_once(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """A call that only reads, and so needs no loop."""
+    name = call.__name__
+
+    @functools.wraps(call)
+    def called(self: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = getattr(self._inner, name)(*args, **kwargs)
+        return result
+
+    return called
+
+
+class Value(Generic[R]):
+    """A property of the inner object."""
+
+    def __init__(self, read: Callable[[Any], R]) -> None:
+        """`read`: the property, as the inner class has it. Type checkers see the function behind it."""
+        function = cast(property, read).fget
+        assert function is not None
+        self._name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __get__(self, twin: Twin[Any] | None, owner: type | None = None) -> R:
+        # A class's own attribute is what documentation tools ask for.
+        return cast(R, self) if twin is None else cast(R, getattr(twin._inner, self._name))
 
 
 def on_loop(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:

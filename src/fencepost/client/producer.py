@@ -50,8 +50,8 @@ class AsyncProducer(SendsRecords, ClusterSession):
     ) -> None:
         super().__init__(Cluster(bootstrap_servers, **options))
         sending = Sending(compression, batch_bytes, linger_ms, buffer_bytes_max, delivery_timeout_ms)
-        self._role = _IdempotentRole(self._cluster)
-        self._sender = Sender(self._cluster, sending, self._role)
+        self._role = _IdempotentRole(self.cluster)
+        self._sender = Sender(self.cluster, sending, self._role)
 
     async def start(self) -> None:
         await super().start()

@@ -215,8 +215,8 @@ class AsyncTransactionWriter(SendsRecords, ClusterSession):
         super().__init__(cluster or Cluster(handle.bootstrap_servers, **handle.options))
         self.handle = handle
         self._is_guest = cluster is not None
-        calls = TransactionCalls(self._cluster, handle.transactional_id)
-        self._sender = TransactionSender(self._cluster, sending or Sending(), calls)
+        calls = TransactionCalls(self.cluster, handle.transactional_id)
+        self._sender = TransactionSender(self.cluster, sending or Sending(), calls)
 
     async def start(self) -> None:
         if not self._is_guest:
@@ -322,10 +322,14 @@ class AsyncTransactionalProducer(SendsRecords):
         self._calls = TransactionCalls(cluster, transactional_id, max_block_ms)
         self._sender = TransactionSender(cluster, sending or Sending(), self._calls)
         self._wanted_protocol = protocol
-        self.state = State.UNINITIALIZED
+        self._state = State.UNINITIALIZED
         self._is_handed_out = False
         self._needs_new_epoch = False
         self._failure: ClientError | None = None
+
+    @property
+    def state(self) -> State:
+        return self._state
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -349,8 +353,8 @@ class AsyncTransactionalProducer(SendsRecords):
 
         `transaction_timeout_ms` replaces the producer's time-out from now on.
         """
-        if self.state not in (State.UNINITIALIZED, State.READY, State.FAILED):
-            raise TransactionMisused(self.transactional_id, "init", self.state.name)
+        if self._state not in (State.UNINITIALIZED, State.READY, State.FAILED):
+            raise TransactionMisused(self.transactional_id, "init", self._state.name)
         if transaction_timeout_ms is not None:
             self.transaction_timeout_ms = transaction_timeout_ms
         try:
@@ -367,8 +371,8 @@ class AsyncTransactionalProducer(SendsRecords):
 
     def step_into(self, handle: TransactionHandle) -> None:
         """Take over an open transaction where another process left off, to write, commit or abort it."""
-        if self.state is not State.UNINITIALIZED:
-            raise TransactionMisused(self.transactional_id, "step_into", self.state.name)
+        if self._state is not State.UNINITIALIZED:
+            raise TransactionMisused(self.transactional_id, "step_into", self._state.name)
         self._take(handle.identity, handle.protocol)
         self._sender.enter(handle.added, dict(handle.sequences))
         self._sender.note_written()
@@ -383,8 +387,8 @@ class AsyncTransactionalProducer(SendsRecords):
 
     async def begin(self) -> None:
         """Begin a transaction. The coordinator learns of it with the first write."""
-        if self.state is not State.READY:
-            raise TransactionMisused(self.transactional_id, "begin", self.state.name)
+        if self._state is not State.READY:
+            raise TransactionMisused(self.transactional_id, "begin", self._state.name)
         # Under TV2 every end brings a new epoch. A cluster that was upgraded meanwhile needs one for the change.
         has_upgraded = self.protocol is TransactionProtocol.TV1 and (
             await self._newest_protocol() is TransactionProtocol.TV2
@@ -449,12 +453,12 @@ class AsyncTransactionalProducer(SendsRecords):
 
     async def commit(self) -> None:
         """Make everything visible at once. After TransactionOutcomeUnknown, call it again to learn the outcome."""
-        if self.state is State.MUST_ABORT:
+        if self._state is State.MUST_ABORT:
             assert self._failure is not None
             raise self._failure
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING):
-            raise TransactionMisused(self.transactional_id, "commit", self.state.name)
-        if self.state is State.IN_TRANSACTION:
+        if self._state not in (State.IN_TRANSACTION, State.COMMITTING):
+            raise TransactionMisused(self.transactional_id, "commit", self._state.name)
+        if self._state is State.IN_TRANSACTION:
             await self.flush()
         self._move(State.COMMITTING)
         if not self._sender.has_written:
@@ -469,8 +473,8 @@ class AsyncTransactionalProducer(SendsRecords):
 
     async def abort(self, cause: Exception | None = None) -> None:
         """Make sure that nothing becomes visible. After a time-out it may be called again."""
-        if self.state not in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
-            raise TransactionMisused(self.transactional_id, "abort", self.state.name)
+        if self._state not in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
+            raise TransactionMisused(self.transactional_id, "abort", self._state.name)
         failure = self._failure
         self._move(State.ABORTING)
         await self._sender.discard(cause or failure or Abandoned())
@@ -512,18 +516,18 @@ class AsyncTransactionalProducer(SendsRecords):
     # States
 
     def _move(self, state: State) -> None:
-        assert self.state in PREDECESSORS[state], f"{state} after {self.state}"
-        self.state = state
+        assert self._state in PREDECESSORS[state], f"{state} after {self._state}"
+        self._state = state
 
     def check_open(self) -> None:
         """Raise what a send would raise now."""
         self._require_open("send")
 
     def _require_open(self, call: str) -> None:
-        if self.state in (State.MUST_ABORT, State.FAILED) and self._failure is not None:
+        if self._state in (State.MUST_ABORT, State.FAILED) and self._failure is not None:
             raise self._failure
-        if self.state is not State.IN_TRANSACTION:
-            raise TransactionMisused(self.transactional_id, call, self.state.name)
+        if self._state is not State.IN_TRANSACTION:
+            raise TransactionMisused(self.transactional_id, call, self._state.name)
 
     def _fail(self, error: TransactionError) -> TransactionError:
         self._failure = error

@@ -55,6 +55,9 @@ class OffsetStore:
     def pending_group_ids(self) -> list[str]:
         return list(dict.fromkeys(group_id for groups in self._pending.values() for group_id in groups))
 
+    def pending_producer_ids(self) -> list[int]:
+        return list(self._pending)
+
     # Changes
 
     def commit(self, group_id: str, key: TopicPartition, stored: StoredOffset) -> Undo:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from fencepost.client import apis
 from fencepost.client.admin import AsyncAdmin
-from fencepost.client.cluster import Cluster
 from fencepost.client.errors import STALE_LEADER, BrokerError, ClientError, check
 from fencepost.client.fetching import DECOMPRESSED_BATCH_MAX_BYTES, AbortedTransaction
 from fencepost.client.kafka_types import (
@@ -103,10 +102,6 @@ class ClusterView(AsyncAdmin):
         super().__init__(bootstrap_servers, **options)
         self.command_line = command_line
         """How a command to paste reaches this cluster."""
-
-    @property
-    def cluster(self) -> Cluster:
-        return self._cluster
 
     async def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         wanted = list(partitions)

@@ -241,7 +241,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._node.events.emit(AuthenticationFailed(0, self._host, self._listener, "TLS", str(error)))
             transport.abort()
             return
-        self._connection.on_ready = self._process
+        self._connection.when_ready(self._process)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._connection is None:

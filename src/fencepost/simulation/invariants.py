@@ -180,8 +180,7 @@ class Invariants:
             runtime = node.groups.coordinator.runtime
             if runtime.state_of(partition.index) is not ShardState.ACTIVE or partition.failure is not None:
                 continue
-            pending = runtime.machine(partition.index).offsets._pending
-            for producer_id in pending:
+            for producer_id in runtime.machine(partition.index).offsets.pending_producer_ids():
                 entry = partition.log.producers.last_entry(producer_id)
                 is_open = entry is not None and entry.has_open_transaction
                 if not is_open and partition.log.high_watermark == partition.log.log_end_offset:
@@ -252,7 +251,7 @@ class Invariants:
                         f"waits for markers in {sorted(metadata.awaiting_markers)}",
                     )
         for group_shard in node.groups.coordinator.runtime.active_machines():
-            if group_shard.offsets._pending:
+            if group_shard.offsets.pending_producer_ids():
                 raise InvariantBroken("pending offsets only with an open transaction", "some are pending at the end")
 
 

@@ -115,7 +115,7 @@ class Link:
         self._process_scheduler = machine.process
         self._scheduler = machine.scheduler
         self._connection: Connection = machine.node.connect(client, LISTENER, self._answer, self._closed_by_broker)
-        self._connection.on_ready = self._handle
+        self._connection.when_ready(self._handle)
         self._arrived: deque[bytes] = deque()
         self._arrival_ms = self._answer_ms = 0
         self.is_open = True

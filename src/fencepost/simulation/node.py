@@ -138,7 +138,7 @@ class SimulatedSocket:
         self._machine = machine
         self._node = machine.node
         self._connection: Connection = machine.node.connect(host, listener, self._write, self.hang_up)
-        self._connection.on_ready = self._process
+        self._connection.when_ready(self._process)
         self._undelivered: deque[bytes] = deque()
         self._correlation_id = 0
         self._kinds: dict[int, tuple[ApiKey, int]] = {}

@@ -9,6 +9,7 @@ from typing import Any
 from fencepost.history.operations import Outcome
 from fencepost.history.recording import JsonLines
 from fencepost.simulation.administered_topics import DEEDS
+from fencepost.simulation.fault_actions import carry_out
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.world import World
 
@@ -48,7 +49,7 @@ def run_seed(
 ) -> Result:
     """Whatever is thrown on the way is an anomaly like any other."""
     begun = time.process_time()
-    world = World(seed, seconds, kinds, keeps_lines=trace_file is not None)
+    world = World(seed, seconds, kinds, carry_out, keeps_lines=trace_file is not None)
     was_collecting = gc.isenabled()
     gc.disable()  # one world is small, and finding that out again and again takes a sixth of the time
     try:

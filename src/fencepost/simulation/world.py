@@ -16,7 +16,6 @@ from fencepost.history import check, read_events
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.side_files import CLEAN_SHUTDOWN
 from fencepost.ports import FULL_DISK
-from fencepost.simulation import faults
 from fencepost.simulation.administered_clients import FinalSurvey
 from fencepost.simulation.administered_topics import PLANS, AdministeredTopics
 from fencepost.simulation.administrators import Builder, TopicStrike
@@ -26,7 +25,7 @@ from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.consumers import FinalReader
 from fencepost.simulation.copies import check_copies
 from fencepost.simulation.disk import PowerCut
-from fencepost.simulation.faults import Fault
+from fencepost.simulation.faults import HOLD_MAX_MS, Fault, schedule
 from fencepost.simulation.flusher import SYNC_MS
 from fencepost.simulation.fragile_disk import FragileDisk, MachineDied
 from fencepost.simulation.invariants import InvariantBroken, Invariants
@@ -63,7 +62,7 @@ PAGE_CACHE_EVERY, ACCESS_RULES_EVERY = 5, 3
 """In one of so many worlds the broker leaves syncs to the page cache; in one of so many access is by rules."""
 RESCAN_EVERY_MS = 15_000
 # A request that is held up may open a transaction after the last fault, and that has its time-out, too.
-REST_MS = faults.HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
+REST_MS = HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
 FINAL_READ_MS = 60_000
 
 
@@ -91,12 +90,22 @@ class World:
     SYNC_MS = SYNC_MS
     DELAY_MAX_MS = 2
 
-    def __init__(self, seed: int, seconds: int, kinds: frozenset[Fault], *, keeps_lines: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        seconds: int,
+        kinds: frozenset[Fault],
+        carry_out: "Callable[[World, Fault], bool]",
+        *,
+        keeps_lines: bool = False,
+    ) -> None:
+        """`carry_out` does a fault, or arms it, and returns whether it has happened already."""
         self.seed = seed
         self.duration_ms = seconds * 1000
         self.is_group_commit = seed % PAGE_CACHE_EVERY != PAGE_CACHE_EVERY - 1
         self.has_access_rules = seed % ACCESS_RULES_EVERY == 1
         self.kinds = kinds
+        self._carry_out = carry_out
         self.source = random.Random(f"{seed}/world")
         self.disk = FragileDisk()
         quiet_after_ms = random.Random(f"{seed}/quiet").randrange(QUIET_AFTER_MAX_MS + 1)
@@ -140,7 +149,7 @@ class World:
         try:
             self._set_up()
             start_ms = self._now_ms()
-            for at_ms, kind in faults.schedule(random.Random(f"{self.seed}/faults"), self.duration_ms, self.kinds):
+            for at_ms, kind in schedule(random.Random(f"{self.seed}/faults"), self.duration_ms, self.kinds):
                 self.later(at_ms, lambda kind=kind: self._do(kind))  # type: ignore[misc]
             for at_ms in range(RESCAN_EVERY_MS, self.duration_ms, RESCAN_EVERY_MS):
                 self.later(at_ms, self.invariants.rescan)
@@ -367,7 +376,7 @@ class World:
         if self._is_healed:
             return
         self.trace.note(f"fault {kind.value}")
-        if faults.ACTIONS[kind](self, kind):
+        if self._carry_out(self, kind):
             self.hits[kind] += 1
 
     def _heal(self) -> None:
