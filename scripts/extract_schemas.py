@@ -37,28 +37,19 @@ RECORD_SCHEMAS = {
     ],
     "kafka-transaction-coordinator": ["TransactionLogKey", "TransactionLogValue"],
 }
-DATA_SCHEMAS = ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment", "EndTxnMarker", "LeaderChangeMessage"]
-NOT_SPOKEN = (
-    "Share",
-    "Streams",
-    "Raft",
-    "Quorum",
-    "Vote",
-    "Snapshot",
-    "Envelope",
-    "Controller",
-    "BrokerRegistration",
-    "BrokerHeartbeat",
-    "LeaderAndIsr",
-    "StopReplica",
-    "UpdateMetadata",
-    "ControlledShutdown",
-    "AlterPartitionRequest",
-    "AlterPartitionResponse",
-    "AssignReplicas",
-    "DelegationToken",
-    "Telemetry",
-)
+DATA_SCHEMAS = [
+    "ConsumerProtocolSubscription",
+    "ConsumerProtocolAssignment",
+    "DefaultPrincipalData",
+    "EndTxnMarker",
+    # Control records of the metadata log and its snapshots.
+    "LeaderChangeMessage",
+    "KRaftVersionRecord",
+    "VotersRecord",
+    "SnapshotHeaderRecord",
+    "SnapshotFooterRecord",
+]
+NOT_SPOKEN = ("Share", "Streams", "DelegationToken", "Telemetry")
 KEPT = ("name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "fields")
 
 
@@ -124,6 +115,11 @@ def collect(jars: Path) -> dict[str, Any]:
         with zipfile.ZipFile(next(jars.glob(f"{prefix}-[0-9]*.jar"))) as archive:
             for stem in stems:
                 schemas[stem] = strip(parse_json_with_comments(archive.read(f"common/message/{stem}.json").decode()))
+    with zipfile.ZipFile(next(jars.glob("kafka-metadata-[0-9]*.jar"))) as archive:
+        for name in archive.namelist():
+            if name.startswith("common/metadata/") and name.endswith(".json"):
+                schema = parse_json_with_comments(archive.read(name).decode())
+                schemas[schema["name"]] = strip(schema)
     return {name: schemas[name] for name in sorted(schemas) if schemas[name] is not None}
 
 

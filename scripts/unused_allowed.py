@@ -134,3 +134,11 @@ _.test
 _.max_header_length
 _.max_payload_length
 _.max_signature_length
+
+# metadata: what the controller and the files of the metadata log need.
+_.BROKER_CONFIG
+_.METADATA_TOPIC
+_.METADATA_TOPIC_ID
+_.NO_LEADER
+_.in_transaction
+_.to_records

@@ -58,6 +58,7 @@ SECONDS = {
     "tests/interop/test_group_transcript.py": 20,
     "tests/interop/test_transaction_tools.py": 20,
     "tests/interop/test_apache_directory.py": 20,
+    "tests/interop/test_metadata_log.py": 12,
     "tests/interop_cli/test_groups.py": 20,
     "tests/hostile/test_cli_refusals.py": 15,
     "tests/hostile/test_limits.py": 15,

@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.wire.messages import message_class, schema_of, snake_case
 
-INTEGER_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+INTEGER_BITS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63}
 STRINGS = ("", "orders", "zażółć", "x" * 200)
 ERROR_CODES = (0, 1, 3, 16, 35, 87)
 

@@ -20,20 +20,22 @@ def snake_case(name: str) -> str:
 
 
 @cache
-def _schemas() -> dict[str, Any]:
+def _schema_texts() -> dict[str, str]:
+    """One schema stands on each line of the file; most processes need few of them, so each is decoded on first use."""
     # By way of the loader: executors of Spark import the package from a zip file.
-    text = pkgutil.get_data(__package__, "schemas.json")
-    assert text is not None
-    decoded: dict[str, Any] = json.loads(text)
-    return decoded
+    data = pkgutil.get_data(__package__, "schemas.json")
+    assert data is not None
+    lines = (line.partition(": ") for line in data.decode().splitlines()[1:-1])
+    return {name.strip('"'): text.rstrip(",") for name, _, text in lines}
 
 
 def message_names() -> list[str]:
-    return list(_schemas())
+    return list(_schema_texts())
 
 
+@cache
 def schema_of(name: str) -> dict[str, Any]:
-    return _schemas()[name]  # type: ignore[no-any-return]
+    return json.loads(_schema_texts()[name])  # type: ignore[no-any-return]
 
 
 def default_of(field: dict[str, Any]) -> Any:
@@ -107,13 +109,13 @@ def _build(qualified: str, fields: list[dict[str, Any]], structs: dict[str, Any]
 
 @cache
 def message_class(name: str) -> type[Any]:
-    schema = _schemas()[name]
+    schema = schema_of(name)
     made = _build(name, schema["fields"], schema["structs"], {})
     made.schema_name = name  # type: ignore[attr-defined]
     return made
 
 
 def __getattr__(name: str) -> Any:
-    if not name.startswith("_") and name in _schemas():
+    if not name.startswith("_") and name in _schema_texts():
         return message_class(name)
     raise AttributeError(f"module 'fencepost.wire.messages' has no attribute {name!r}")

@@ -9,6 +9,21 @@ def message_names() -> list[str]: ...
 def snake_case(name: str) -> str: ...
 def default_of(field: dict[str, Any]) -> Any: ...
 
+class AbortTransactionRecord:
+    reason: str | None
+    def __init__(self, *, reason: str | None = ...) -> None: ...
+
+class AccessControlEntryRecord:
+    id: bytes
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+    def __init__(self, *, id: bytes = ..., resource_type: int = ..., resource_name: str = ..., pattern_type: int = ..., principal: str = ..., host: str = ..., operation: int = ..., permission_type: int = ...) -> None: ...
+
 class AddOffsetsToTxnRequest:
     transactional_id: str
     producer_id: int
@@ -58,6 +73,26 @@ class AddPartitionsToTxnResponse:
     results_by_transaction: list[AddPartitionsToTxnResult]
     results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., results_by_transaction: list[AddPartitionsToTxnResult] = ..., results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...) -> None: ...
+
+class AddRaftVoterRequest:
+    class Listener:
+        name: str
+        host: str
+        port: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+    cluster_id: str | None
+    timeout_ms: int
+    voter_id: int
+    voter_directory_id: bytes
+    listeners: list[Listener]
+    ack_when_committed: bool
+    def __init__(self, *, cluster_id: str | None = ..., timeout_ms: int = ..., voter_id: int = ..., voter_directory_id: bytes = ..., listeners: list[Listener] = ..., ack_when_committed: bool = ...) -> None: ...
+
+class AddRaftVoterResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
 
 class AllocateProducerIdsRequest:
     broker_id: int
@@ -159,6 +194,47 @@ class AlterPartitionReassignmentsResponse:
     responses: list[ReassignableTopicResponse]
     def __init__(self, *, throttle_time_ms: int = ..., allow_replication_factor_change: bool = ..., error_code: int = ..., error_message: str | None = ..., responses: list[ReassignableTopicResponse] = ...) -> None: ...
 
+class AlterPartitionRequest:
+    class TopicData:
+        class PartitionData:
+            class BrokerState:
+                broker_id: int
+                broker_epoch: int
+                def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
+            partition_index: int
+            leader_epoch: int
+            new_isr: list[int]
+            new_isr_with_epochs: list[BrokerState]
+            leader_recovery_state: int
+            partition_epoch: int
+            def __init__(self, *, partition_index: int = ..., leader_epoch: int = ..., new_isr: list[int] = ..., new_isr_with_epochs: list[BrokerState] = ..., leader_recovery_state: int = ..., partition_epoch: int = ...) -> None: ...
+        topic_id: bytes
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_id: bytes = ..., partitions: list[PartitionData] = ...) -> None: ...
+    broker_id: int
+    broker_epoch: int
+    topics: list[TopicData]
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., topics: list[TopicData] = ...) -> None: ...
+
+class AlterPartitionResponse:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            error_code: int
+            leader_id: int
+            leader_epoch: int
+            isr: list[int]
+            leader_recovery_state: int
+            partition_epoch: int
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., leader_id: int = ..., leader_epoch: int = ..., isr: list[int] = ..., leader_recovery_state: int = ..., partition_epoch: int = ...) -> None: ...
+        topic_id: bytes
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_id: bytes = ..., partitions: list[PartitionData] = ...) -> None: ...
+    throttle_time_ms: int
+    error_code: int
+    topics: list[TopicData]
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., topics: list[TopicData] = ...) -> None: ...
+
 class AlterReplicaLogDirsRequest:
     class AlterReplicaLogDir:
         class AlterReplicaLogDirTopic:
@@ -239,6 +315,166 @@ class ApiVersionsResponse:
     finalized_features: list[FinalizedFeatureKey]
     zk_migration_ready: bool
     def __init__(self, *, error_code: int = ..., api_keys: list[ApiVersion] = ..., throttle_time_ms: int = ..., supported_features: list[SupportedFeatureKey] = ..., finalized_features_epoch: int = ..., finalized_features: list[FinalizedFeatureKey] = ..., zk_migration_ready: bool = ...) -> None: ...
+
+class AssignReplicasToDirsRequest:
+    class DirectoryData:
+        class TopicData:
+            class PartitionData:
+                partition_index: int
+                def __init__(self, *, partition_index: int = ...) -> None: ...
+            topic_id: bytes
+            partitions: list[PartitionData]
+            def __init__(self, *, topic_id: bytes = ..., partitions: list[PartitionData] = ...) -> None: ...
+        id: bytes
+        topics: list[TopicData]
+        def __init__(self, *, id: bytes = ..., topics: list[TopicData] = ...) -> None: ...
+    broker_id: int
+    broker_epoch: int
+    directories: list[DirectoryData]
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., directories: list[DirectoryData] = ...) -> None: ...
+
+class AssignReplicasToDirsResponse:
+    class DirectoryData:
+        class TopicData:
+            class PartitionData:
+                partition_index: int
+                error_code: int
+                def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+            topic_id: bytes
+            partitions: list[PartitionData]
+            def __init__(self, *, topic_id: bytes = ..., partitions: list[PartitionData] = ...) -> None: ...
+        id: bytes
+        topics: list[TopicData]
+        def __init__(self, *, id: bytes = ..., topics: list[TopicData] = ...) -> None: ...
+    throttle_time_ms: int
+    error_code: int
+    directories: list[DirectoryData]
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., directories: list[DirectoryData] = ...) -> None: ...
+
+class BeginQuorumEpochRequest:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            voter_directory_id: bytes
+            leader_id: int
+            leader_epoch: int
+            def __init__(self, *, partition_index: int = ..., voter_directory_id: bytes = ..., leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class LeaderEndpoint:
+        name: str
+        host: str
+        port: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+    cluster_id: str | None
+    voter_id: int
+    topics: list[TopicData]
+    leader_endpoints: list[LeaderEndpoint]
+    def __init__(self, *, cluster_id: str | None = ..., voter_id: int = ..., topics: list[TopicData] = ..., leader_endpoints: list[LeaderEndpoint] = ...) -> None: ...
+
+class BeginQuorumEpochResponse:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            error_code: int
+            leader_id: int
+            leader_epoch: int
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ...) -> None: ...
+    error_code: int
+    topics: list[TopicData]
+    node_endpoints: list[NodeEndpoint]
+    def __init__(self, *, error_code: int = ..., topics: list[TopicData] = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
+
+class BeginTransactionRecord:
+    name: str | None
+    def __init__(self, *, name: str | None = ...) -> None: ...
+
+class BrokerHeartbeatRequest:
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: list[bytes]
+    cordoned_log_dirs: list[bytes] | None
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., current_metadata_offset: int = ..., want_fence: bool = ..., want_shut_down: bool = ..., offline_log_dirs: list[bytes] = ..., cordoned_log_dirs: list[bytes] | None = ...) -> None: ...
+
+class BrokerHeartbeatResponse:
+    throttle_time_ms: int
+    error_code: int
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., is_caught_up: bool = ..., is_fenced: bool = ..., should_shut_down: bool = ...) -> None: ...
+
+class BrokerRegistrationChangeRecord:
+    broker_id: int
+    broker_epoch: int
+    fenced: int
+    in_controlled_shutdown: int
+    log_dirs: list[bytes]
+    cordoned_log_dirs: list[bytes] | None
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., fenced: int = ..., in_controlled_shutdown: int = ..., log_dirs: list[bytes] = ..., cordoned_log_dirs: list[bytes] | None = ...) -> None: ...
+
+class BrokerRegistrationRequest:
+    class Listener:
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> None: ...
+    class Feature:
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+        def __init__(self, *, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    listeners: list[Listener]
+    features: list[Feature]
+    rack: str | None
+    is_migrating_zk_broker: bool
+    log_dirs: list[bytes]
+    previous_broker_epoch: int
+    def __init__(self, *, broker_id: int = ..., cluster_id: str = ..., incarnation_id: bytes = ..., listeners: list[Listener] = ..., features: list[Feature] = ..., rack: str | None = ..., is_migrating_zk_broker: bool = ..., log_dirs: list[bytes] = ..., previous_broker_epoch: int = ...) -> None: ...
+
+class BrokerRegistrationResponse:
+    throttle_time_ms: int
+    error_code: int
+    broker_epoch: int
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., broker_epoch: int = ...) -> None: ...
+
+class ClearElrRecord:
+    topic_name: str
+    def __init__(self, *, topic_name: str = ...) -> None: ...
+
+class ClientQuotaRecord:
+    class EntityData:
+        entity_type: str
+        entity_name: str | None
+        def __init__(self, *, entity_type: str = ..., entity_name: str | None = ...) -> None: ...
+    entity: list[EntityData]
+    key: str
+    value: float
+    remove: bool
+    def __init__(self, *, entity: list[EntityData] = ..., key: str = ..., value: float = ..., remove: bool = ...) -> None: ...
+
+class ConfigRecord:
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+    def __init__(self, *, resource_type: int = ..., resource_name: str = ..., name: str = ..., value: str | None = ...) -> None: ...
 
 class ConsumerGroupCurrentMemberAssignmentKey:
     group_id: str
@@ -440,6 +676,31 @@ class ConsumerProtocolSubscription:
     rack_id: str | None
     def __init__(self, *, topics: list[str] = ..., user_data: bytes | None = ..., owned_partitions: list[TopicPartition] = ..., generation_id: int = ..., rack_id: str | None = ...) -> None: ...
 
+class ControllerRegistrationRequest:
+    class Listener:
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> None: ...
+    class Feature:
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+        def __init__(self, *, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    listeners: list[Listener]
+    features: list[Feature]
+    def __init__(self, *, controller_id: int = ..., incarnation_id: bytes = ..., zk_migration_ready: bool = ..., listeners: list[Listener] = ..., features: list[Feature] = ...) -> None: ...
+
+class ControllerRegistrationResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
 class CreateAclsRequest:
     class AclCreation:
         resource_type: int
@@ -528,6 +789,22 @@ class CreateTopicsResponse:
     throttle_time_ms: int
     topics: list[CreatableTopicResult]
     def __init__(self, *, throttle_time_ms: int = ..., topics: list[CreatableTopicResult] = ...) -> None: ...
+
+class DefaultPrincipalData:
+    type: str
+    name: str
+    token_authenticated: bool
+    def __init__(self, *, type: str = ..., name: str = ..., token_authenticated: bool = ...) -> None: ...
+
+class DelegationTokenRecord:
+    owner: str
+    requester: str
+    renewers: list[str]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+    def __init__(self, *, owner: str = ..., requester: str = ..., renewers: list[str] = ..., issue_timestamp: int = ..., max_timestamp: int = ..., expiration_timestamp: int = ..., token_id: str = ...) -> None: ...
 
 class DeleteAclsRequest:
     class DeleteAclsFilter:
@@ -835,6 +1112,54 @@ class DescribeProducersResponse:
     topics: list[TopicResponse]
     def __init__(self, *, throttle_time_ms: int = ..., topics: list[TopicResponse] = ...) -> None: ...
 
+class DescribeQuorumRequest:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            def __init__(self, *, partition_index: int = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    topics: list[TopicData]
+    def __init__(self, *, topics: list[TopicData] = ...) -> None: ...
+
+class DescribeQuorumResponse:
+    class ReplicaState:
+        replica_id: int
+        replica_directory_id: bytes
+        log_end_offset: int
+        last_fetch_timestamp: int
+        last_caught_up_timestamp: int
+        def __init__(self, *, replica_id: int = ..., replica_directory_id: bytes = ..., log_end_offset: int = ..., last_fetch_timestamp: int = ..., last_caught_up_timestamp: int = ...) -> None: ...
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            error_code: int
+            error_message: str | None
+            leader_id: int
+            leader_epoch: int
+            high_watermark: int
+            current_voters: list[DescribeQuorumResponse.ReplicaState]
+            observers: list[DescribeQuorumResponse.ReplicaState]
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., leader_id: int = ..., leader_epoch: int = ..., high_watermark: int = ..., current_voters: list[DescribeQuorumResponse.ReplicaState] = ..., observers: list[DescribeQuorumResponse.ReplicaState] = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class Node:
+        class Listener:
+            name: str
+            host: str
+            port: int
+            def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+        node_id: int
+        listeners: list[Listener]
+        def __init__(self, *, node_id: int = ..., listeners: list[Listener] = ...) -> None: ...
+    error_code: int
+    error_message: str | None
+    topics: list[TopicData]
+    nodes: list[Node]
+    def __init__(self, *, error_code: int = ..., error_message: str | None = ..., topics: list[TopicData] = ..., nodes: list[Node] = ...) -> None: ...
+
 class DescribeTopicPartitionsRequest:
     class TopicRequest:
         name: str
@@ -949,6 +1274,56 @@ class ElectLeadersResponse:
     replica_election_results: list[ReplicaElectionResult]
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., replica_election_results: list[ReplicaElectionResult] = ...) -> None: ...
 
+class EndQuorumEpochRequest:
+    class TopicData:
+        class PartitionData:
+            class ReplicaInfo:
+                candidate_id: int
+                candidate_directory_id: bytes
+                def __init__(self, *, candidate_id: int = ..., candidate_directory_id: bytes = ...) -> None: ...
+            partition_index: int
+            leader_id: int
+            leader_epoch: int
+            preferred_successors: list[int]
+            preferred_candidates: list[ReplicaInfo]
+            def __init__(self, *, partition_index: int = ..., leader_id: int = ..., leader_epoch: int = ..., preferred_successors: list[int] = ..., preferred_candidates: list[ReplicaInfo] = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class LeaderEndpoint:
+        name: str
+        host: str
+        port: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+    cluster_id: str | None
+    topics: list[TopicData]
+    leader_endpoints: list[LeaderEndpoint]
+    def __init__(self, *, cluster_id: str | None = ..., topics: list[TopicData] = ..., leader_endpoints: list[LeaderEndpoint] = ...) -> None: ...
+
+class EndQuorumEpochResponse:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            error_code: int
+            leader_id: int
+            leader_epoch: int
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ...) -> None: ...
+    error_code: int
+    topics: list[TopicData]
+    node_endpoints: list[NodeEndpoint]
+    def __init__(self, *, error_code: int = ..., topics: list[TopicData] = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
+
+class EndTransactionRecord:
+    def __init__(self) -> None: ...
+
 class EndTxnMarker:
     coordinator_epoch: int
     def __init__(self, *, coordinator_epoch: int = ...) -> None: ...
@@ -966,6 +1341,27 @@ class EndTxnResponse:
     producer_id: int
     producer_epoch: int
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...) -> None: ...
+
+class EnvelopeRequest:
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+    def __init__(self, *, request_data: bytes = ..., request_principal: bytes | None = ..., client_host_address: bytes = ...) -> None: ...
+
+class EnvelopeResponse:
+    response_data: bytes | None
+    error_code: int
+    def __init__(self, *, response_data: bytes | None = ..., error_code: int = ...) -> None: ...
+
+class FeatureLevelRecord:
+    name: str
+    feature_level: int
+    def __init__(self, *, name: str = ..., feature_level: int = ...) -> None: ...
+
+class FenceBrokerRecord:
+    id: int
+    epoch: int
+    def __init__(self, *, id: int = ..., epoch: int = ...) -> None: ...
 
 class FetchRequest:
     class ReplicaState:
@@ -1053,6 +1449,61 @@ class FetchResponse:
     responses: list[FetchableTopicResponse]
     node_endpoints: list[NodeEndpoint]
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., session_id: int = ..., responses: list[FetchableTopicResponse] = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
+
+class FetchSnapshotRequest:
+    class TopicSnapshot:
+        class PartitionSnapshot:
+            class SnapshotId:
+                end_offset: int
+                epoch: int
+                def __init__(self, *, end_offset: int = ..., epoch: int = ...) -> None: ...
+            partition: int
+            current_leader_epoch: int
+            snapshot_id: SnapshotId
+            position: int
+            replica_directory_id: bytes
+            def __init__(self, *, partition: int = ..., current_leader_epoch: int = ..., snapshot_id: SnapshotId = ..., position: int = ..., replica_directory_id: bytes = ...) -> None: ...
+        name: str
+        partitions: list[PartitionSnapshot]
+        def __init__(self, *, name: str = ..., partitions: list[PartitionSnapshot] = ...) -> None: ...
+    cluster_id: str | None
+    replica_id: int
+    max_bytes: int
+    topics: list[TopicSnapshot]
+    def __init__(self, *, cluster_id: str | None = ..., replica_id: int = ..., max_bytes: int = ..., topics: list[TopicSnapshot] = ...) -> None: ...
+
+class FetchSnapshotResponse:
+    class TopicSnapshot:
+        class PartitionSnapshot:
+            class SnapshotId:
+                end_offset: int
+                epoch: int
+                def __init__(self, *, end_offset: int = ..., epoch: int = ...) -> None: ...
+            class LeaderIdAndEpoch:
+                leader_id: int
+                leader_epoch: int
+                def __init__(self, *, leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+            index: int
+            error_code: int
+            snapshot_id: SnapshotId
+            current_leader: LeaderIdAndEpoch
+            size: int
+            position: int
+            unaligned_records: Buffer | None
+            def __init__(self, *, index: int = ..., error_code: int = ..., snapshot_id: SnapshotId = ..., current_leader: LeaderIdAndEpoch = ..., size: int = ..., position: int = ..., unaligned_records: Buffer | None = ...) -> None: ...
+        name: str
+        partitions: list[PartitionSnapshot]
+        def __init__(self, *, name: str = ..., partitions: list[PartitionSnapshot] = ...) -> None: ...
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ...) -> None: ...
+    throttle_time_ms: int
+    error_code: int
+    topics: list[TopicSnapshot]
+    node_endpoints: list[NodeEndpoint]
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., topics: list[TopicSnapshot] = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
 
 class FindCoordinatorRequest:
     key: str
@@ -1188,6 +1639,11 @@ class JoinGroupResponse:
     member_id: str
     members: list[JoinGroupResponseMember]
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., generation_id: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., leader: str = ..., skip_assignment: bool = ..., member_id: str = ..., members: list[JoinGroupResponseMember] = ...) -> None: ...
+
+class KRaftVersionRecord:
+    version: int
+    k_raft_version: int
+    def __init__(self, *, version: int = ..., k_raft_version: int = ...) -> None: ...
 
 class LeaderChangeMessage:
     class Voter:
@@ -1386,6 +1842,9 @@ class MetadataResponse:
     error_code: int
     def __init__(self, *, throttle_time_ms: int = ..., brokers: list[MetadataResponseBroker] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: list[MetadataResponseTopic] = ..., cluster_authorized_operations: int = ..., error_code: int = ...) -> None: ...
 
+class NoOpRecord:
+    def __init__(self) -> None: ...
+
 class OffsetCommitKey:
     group: str
     topic: str
@@ -1547,6 +2006,36 @@ class OffsetForLeaderEpochResponse:
     topics: list[OffsetForLeaderTopicResult]
     def __init__(self, *, throttle_time_ms: int = ..., topics: list[OffsetForLeaderTopicResult] = ...) -> None: ...
 
+class PartitionChangeRecord:
+    partition_id: int
+    topic_id: bytes
+    isr: list[int] | None
+    leader: int
+    replicas: list[int] | None
+    removing_replicas: list[int] | None
+    adding_replicas: list[int] | None
+    leader_recovery_state: int
+    directories: list[bytes] | None
+    eligible_leader_replicas: list[int] | None
+    last_known_elr: list[int] | None
+    def __init__(self, *, partition_id: int = ..., topic_id: bytes = ..., isr: list[int] | None = ..., leader: int = ..., replicas: list[int] | None = ..., removing_replicas: list[int] | None = ..., adding_replicas: list[int] | None = ..., leader_recovery_state: int = ..., directories: list[bytes] | None = ..., eligible_leader_replicas: list[int] | None = ..., last_known_elr: list[int] | None = ...) -> None: ...
+
+class PartitionRecord:
+    partition_id: int
+    topic_id: bytes
+    replicas: list[int]
+    isr: list[int]
+    removing_replicas: list[int]
+    adding_replicas: list[int]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: list[bytes]
+    eligible_leader_replicas: list[int] | None
+    last_known_elr: list[int] | None
+    def __init__(self, *, partition_id: int = ..., topic_id: bytes = ..., replicas: list[int] = ..., isr: list[int] = ..., removing_replicas: list[int] = ..., adding_replicas: list[int] = ..., leader: int = ..., leader_recovery_state: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: list[bytes] = ..., eligible_leader_replicas: list[int] | None = ..., last_known_elr: list[int] | None = ...) -> None: ...
+
 class ProduceRequest:
     class TopicProduceData:
         class PartitionProduceData:
@@ -1598,6 +2087,85 @@ class ProduceResponse:
     node_endpoints: list[NodeEndpoint]
     def __init__(self, *, responses: list[TopicProduceResponse] = ..., throttle_time_ms: int = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
 
+class ProducerIdsRecord:
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ..., next_producer_id: int = ...) -> None: ...
+
+class RegisterBrokerRecord:
+    class BrokerEndpoint:
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> None: ...
+    class BrokerFeature:
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+        def __init__(self, *, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+    broker_id: int
+    is_migrating_zk_broker: bool
+    incarnation_id: bytes
+    broker_epoch: int
+    end_points: list[BrokerEndpoint]
+    features: list[BrokerFeature]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: list[bytes]
+    cordoned_log_dirs: list[bytes] | None
+    def __init__(self, *, broker_id: int = ..., is_migrating_zk_broker: bool = ..., incarnation_id: bytes = ..., broker_epoch: int = ..., end_points: list[BrokerEndpoint] = ..., features: list[BrokerFeature] = ..., rack: str | None = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: list[bytes] = ..., cordoned_log_dirs: list[bytes] | None = ...) -> None: ...
+
+class RegisterControllerRecord:
+    class ControllerEndpoint:
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> None: ...
+    class ControllerFeature:
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+        def __init__(self, *, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    end_points: list[ControllerEndpoint]
+    features: list[ControllerFeature]
+    def __init__(self, *, controller_id: int = ..., incarnation_id: bytes = ..., zk_migration_ready: bool = ..., end_points: list[ControllerEndpoint] = ..., features: list[ControllerFeature] = ...) -> None: ...
+
+class RemoveAccessControlEntryRecord:
+    id: bytes
+    def __init__(self, *, id: bytes = ...) -> None: ...
+
+class RemoveDelegationTokenRecord:
+    token_id: str
+    def __init__(self, *, token_id: str = ...) -> None: ...
+
+class RemoveRaftVoterRequest:
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: bytes
+    def __init__(self, *, cluster_id: str | None = ..., voter_id: int = ..., voter_directory_id: bytes = ...) -> None: ...
+
+class RemoveRaftVoterResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+class RemoveTopicRecord:
+    topic_id: bytes
+    def __init__(self, *, topic_id: bytes = ...) -> None: ...
+
+class RemoveUserScramCredentialRecord:
+    name: str
+    mechanism: int
+    def __init__(self, *, name: str = ..., mechanism: int = ...) -> None: ...
+
 class SaslAuthenticateRequest:
     auth_bytes: bytes
     def __init__(self, *, auth_bytes: bytes = ...) -> None: ...
@@ -1617,6 +2185,15 @@ class SaslHandshakeResponse:
     error_code: int
     mechanisms: list[str]
     def __init__(self, *, error_code: int = ..., mechanisms: list[str] = ...) -> None: ...
+
+class SnapshotFooterRecord:
+    version: int
+    def __init__(self, *, version: int = ...) -> None: ...
+
+class SnapshotHeaderRecord:
+    version: int
+    last_contained_log_timestamp: int
+    def __init__(self, *, version: int = ..., last_contained_log_timestamp: int = ...) -> None: ...
 
 class SyncGroupRequest:
     class SyncGroupRequestAssignment:
@@ -1639,6 +2216,11 @@ class SyncGroupResponse:
     protocol_name: str | None
     assignment: bytes
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., assignment: bytes = ...) -> None: ...
+
+class TopicRecord:
+    name: str
+    topic_id: bytes
+    def __init__(self, *, name: str = ..., topic_id: bytes = ...) -> None: ...
 
 class TransactionLogKey:
     transactional_id: str
@@ -1696,6 +2278,16 @@ class TxnOffsetCommitResponse:
     topics: list[TxnOffsetCommitResponseTopic]
     def __init__(self, *, throttle_time_ms: int = ..., topics: list[TxnOffsetCommitResponseTopic] = ...) -> None: ...
 
+class UnfenceBrokerRecord:
+    id: int
+    epoch: int
+    def __init__(self, *, id: int = ..., epoch: int = ...) -> None: ...
+
+class UnregisterBrokerRecord:
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
+
 class UnregisterBrokerRequest:
     broker_id: int
     def __init__(self, *, broker_id: int = ...) -> None: ...
@@ -1730,6 +2322,107 @@ class UpdateFeaturesResponse:
     results: list[UpdatableFeatureResult]
     def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., results: list[UpdatableFeatureResult] = ...) -> None: ...
 
+class UpdateRaftVoterRequest:
+    class Listener:
+        name: str
+        host: str
+        port: int
+        def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+    class KRaftVersionFeature:
+        min_supported_version: int
+        max_supported_version: int
+        def __init__(self, *, min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+    cluster_id: str | None
+    current_leader_epoch: int
+    voter_id: int
+    voter_directory_id: bytes
+    listeners: list[Listener]
+    k_raft_version_feature: KRaftVersionFeature
+    def __init__(self, *, cluster_id: str | None = ..., current_leader_epoch: int = ..., voter_id: int = ..., voter_directory_id: bytes = ..., listeners: list[Listener] = ..., k_raft_version_feature: KRaftVersionFeature = ...) -> None: ...
+
+class UpdateRaftVoterResponse:
+    class CurrentLeader:
+        leader_id: int
+        leader_epoch: int
+        host: str
+        port: int
+        def __init__(self, *, leader_id: int = ..., leader_epoch: int = ..., host: str = ..., port: int = ...) -> None: ...
+    throttle_time_ms: int
+    error_code: int
+    current_leader: CurrentLeader
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ..., current_leader: CurrentLeader = ...) -> None: ...
+
+class UserScramCredentialRecord:
+    name: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+    def __init__(self, *, name: str = ..., mechanism: int = ..., salt: bytes = ..., stored_key: bytes = ..., server_key: bytes = ..., iterations: int = ...) -> None: ...
+
+class VoteRequest:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            replica_epoch: int
+            replica_id: int
+            replica_directory_id: bytes
+            voter_directory_id: bytes
+            last_offset_epoch: int
+            last_offset: int
+            pre_vote: bool
+            def __init__(self, *, partition_index: int = ..., replica_epoch: int = ..., replica_id: int = ..., replica_directory_id: bytes = ..., voter_directory_id: bytes = ..., last_offset_epoch: int = ..., last_offset: int = ..., pre_vote: bool = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    cluster_id: str | None
+    voter_id: int
+    topics: list[TopicData]
+    def __init__(self, *, cluster_id: str | None = ..., voter_id: int = ..., topics: list[TopicData] = ...) -> None: ...
+
+class VoteResponse:
+    class TopicData:
+        class PartitionData:
+            partition_index: int
+            error_code: int
+            leader_id: int
+            leader_epoch: int
+            vote_granted: bool
+            def __init__(self, *, partition_index: int = ..., error_code: int = ..., leader_id: int = ..., leader_epoch: int = ..., vote_granted: bool = ...) -> None: ...
+        topic_name: str
+        partitions: list[PartitionData]
+        def __init__(self, *, topic_name: str = ..., partitions: list[PartitionData] = ...) -> None: ...
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ...) -> None: ...
+    error_code: int
+    topics: list[TopicData]
+    node_endpoints: list[NodeEndpoint]
+    def __init__(self, *, error_code: int = ..., topics: list[TopicData] = ..., node_endpoints: list[NodeEndpoint] = ...) -> None: ...
+
+class VotersRecord:
+    class Voter:
+        class Endpoint:
+            name: str
+            host: str
+            port: int
+            def __init__(self, *, name: str = ..., host: str = ..., port: int = ...) -> None: ...
+        class KRaftVersionFeature:
+            min_supported_version: int
+            max_supported_version: int
+            def __init__(self, *, min_supported_version: int = ..., max_supported_version: int = ...) -> None: ...
+        voter_id: int
+        voter_directory_id: bytes
+        endpoints: list[Endpoint]
+        k_raft_version_feature: KRaftVersionFeature
+        def __init__(self, *, voter_id: int = ..., voter_directory_id: bytes = ..., endpoints: list[Endpoint] = ..., k_raft_version_feature: KRaftVersionFeature = ...) -> None: ...
+    version: int
+    voters: list[Voter]
+    def __init__(self, *, version: int = ..., voters: list[Voter] = ...) -> None: ...
+
 class WriteTxnMarkersRequest:
     class WritableTxnMarker:
         class WritableTxnMarkerTopic:
@@ -1761,3 +2454,7 @@ class WriteTxnMarkersResponse:
         def __init__(self, *, producer_id: int = ..., topics: list[WritableTxnMarkerTopicResult] = ...) -> None: ...
     markers: list[WritableTxnMarkerResult]
     def __init__(self, *, markers: list[WritableTxnMarkerResult] = ...) -> None: ...
+
+class ZkMigrationStateRecord:
+    zk_migration_state: int
+    def __init__(self, *, zk_migration_state: int = ...) -> None: ...
