@@ -76,7 +76,7 @@ def newest_has_everything(directory: Path) -> Iterator[bool]:
     for snapshot in snapshots(directory)[-1:]:
         image = MetadataImage()
         image.apply(record for _, record in read(snapshot))
-        yield len(image.acls) == 1
+        yield len(image.acls) == 1 and image.next_producer_id > 0
 
 
 def snapshots(directory: Path) -> list[Path]:
