@@ -52,7 +52,10 @@ def administer(client: RawClient) -> None:
     assert [topic["ErrorCode"] for topic in created["Topics"]] == [0, 0]
     client.call("DeleteTopics", 6, {"Topics": [{"Name": "gone"}], "TimeoutMs": 30_000})
     client.call("CreatePartitions", 3, {"Topics": [{"Name": "orders", "Count": 5}], "TimeoutMs": 30_000})
-    client.call("InitProducerId", 4, {"TransactionTimeoutMs": 60_000})
+    idempotent = {"TransactionalId": None, "TransactionTimeoutMs": 60_000}
+    deadline = time.monotonic() + patient(30)
+    while client.call("InitProducerId", 4, idempotent)["ErrorCode"]:
+        assert time.monotonic() < deadline
     setting = {"Name": "log.cleaner.threads", "ConfigOperation": 0, "Value": "2"}
     changed = {"Resources": [{"ResourceType": 4, "ResourceName": "", "Configs": [setting]}]}
     client.call("IncrementalAlterConfigs", 1, changed)
