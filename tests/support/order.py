@@ -50,6 +50,7 @@ SECONDS = {
     "tests/interop/test_raw_parity.py": 35,
     "tests/insight/test_lag.py": 35,
     "tests/chaos/test_chaos.py": 30,
+    "tests/connect/test_runtime.py": 30,
     "tests/interop_client/test_secured.py": 30,
     "tests/interop_cli/test_produce_and_consume.py": 30,
     "tests/interop/test_admin_parity.py": 25,

@@ -11,6 +11,7 @@ from fencepost.cli import (
     acls,
     check_history,
     configs,
+    connect,
     consume,
     dump,
     explain,
@@ -41,6 +42,7 @@ Examples:
   fencepost consume purchases --follow --json            keep reading, as JSON lines
   fencepost groups describe billing                      members, positions and lag
   fencepost run examples/shop.py --sample 1000           run an exactly-once pipeline on Spark
+  fencepost connect examples/file_tail.py                lines of a file into Kafka, each exactly once
   fencepost demo                                         see it work: clients, transactions, crashes
 
 Every command but serve, repair and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
@@ -66,6 +68,7 @@ ORDER = (
     "check-history",
     "simulate",
     "run",
+    "connect",
     "demo",
     "version",
 )
@@ -123,6 +126,7 @@ app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)
+app.add_typer(connect.app, name="connect")
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
 app.command("repair", epilog=repair.EPILOG)(repair.repair)
 app.add_typer(tap.app, name="tap")
