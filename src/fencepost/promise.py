@@ -40,8 +40,15 @@ class Promise(Generic[T]):
         self._value = value
         callbacks, self._callbacks = self._callbacks, None
         if callbacks is not None:
+            mistake: Exception | None = None
             for callback in callbacks:
-                callback(value)
+                try:
+                    callback(value)
+                except Exception as error:
+                    # The others have a right to the value all the same.
+                    mistake = mistake or error
+            if mistake is not None:
+                raise mistake
 
     def then(self, callback: Callable[[T], None]) -> None:
         if self.done:

@@ -2,12 +2,25 @@
 
 Owns the rules that need nothing but the group itself: which transitions are legal, which protocol is chosen, who leads,
 who may act in whose name. Time-outs, replies and records are the business of `rebalance` and its neighbours.
+
+What is durable and what is not:
+
+- Durable is `stored`, the last record of the group in __consumer_offsets: a generation that has got an assignment or
+  has no members, with the ids of its static members. It changes by replay alone (`Group.from_record`, `Group.replay`,
+  which `GroupShard.replay` calls), and so does what follows from it: a group comes to exist, becomes Empty, gets the
+  assignment that its members are handed, and gives the place of a static member to a new id while it is Stable.
+- Volatile is the conversation with the members, which a restart forgets, as Kafka's protocol allows: who takes part in
+  the rebalance under way (`members` while the group is PreparingRebalance or CompletingRebalance, `pending_join_ids`,
+  `pending_sync_ids`, `new_member_added`), the generation that is being formed and has no assignment yet, parked
+  answers, the protocols that a member offers besides the chosen one, and every timer. It changes in memory.
+
+In a Stable group both say the same: `contradiction` checks it.
 """
 
 import dataclasses
 import enum
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fencepost.coordinators.illegal_transition import IllegalTransition
 from fencepost.coordinators.journal import NO_TIMESTAMP
@@ -25,6 +38,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
 
+Undo = Callable[[], None]
 Protocols = tuple[tuple[str, bytes], ...]
 """Names with the member's metadata for each, in the member's order of preference."""
 
@@ -63,6 +77,7 @@ class Member:
     awaiting_join: Promise[JoinGroupResponse] | None = None
     awaiting_sync: Promise[SyncGroupResponse] | None = None
     is_new: bool = False
+    """Its first join has not been answered yet."""
 
     @property
     def is_static(self) -> bool:
@@ -76,6 +91,33 @@ class Member:
     def metadata_for(self, protocol: str | None) -> bytes:
         return dict(self.protocols)[protocol] if protocol is not None else b""
 
+    # Parked answers
+
+    def park_join(self, reply: Promise[JoinGroupResponse]) -> None:
+        """A member that asks again while its first request is parked gets one answer on both."""
+        if self.awaiting_join is not None:
+            reply.then(self.awaiting_join.resolve)
+        self.awaiting_join = reply
+
+    def park_sync(self, reply: Promise[SyncGroupResponse]) -> None:
+        if self.awaiting_sync is not None:
+            reply.then(self.awaiting_sync.resolve)
+        self.awaiting_sync = reply
+
+    def answer_join(self, answer: JoinGroupResponse) -> None:
+        parked, self.awaiting_join = self.awaiting_join, None
+        if parked is not None:
+            parked.resolve(answer)
+
+    def answer_sync(self, answer: SyncGroupResponse) -> None:
+        parked, self.awaiting_sync = self.awaiting_sync, None
+        if parked is not None:
+            parked.resolve(answer)
+
+    def settle_in(self) -> None:
+        """Its first join is being answered: from now on it has an id to heartbeat with."""
+        self.is_new = False
+
 
 class Group:
     def __init__(self, group_id: str, partition: int, state_timestamp_ms: int | None) -> None:
@@ -84,6 +126,8 @@ class Group:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = state_timestamp_ms
+        self.stored: GroupMetadataValue | None = None
+        """The group's last record; None for a group that only commits offsets."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -97,6 +141,8 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         # A member joined while the first rebalance waits for company: it may wait a little longer.
         self.new_member_added = False
+        # The generation whose assignment is being written.
+        self._storing_generation_id: int | None = None
         # How many members support each protocol.
         self._supporters: Counter[str] = Counter()
 
@@ -117,11 +163,50 @@ class Group:
         return self.state in PREDECESSORS[GroupState.PREPARING_REBALANCE]
 
     def begin_next_generation(self, wall_ms: int) -> None:
+        """Its members are known and their assignment is not. Without members the generation begins by replay."""
         self.generation_id += 1
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms)
         self.pending_sync_ids.clear()
+
+    def expect_syncs(self) -> None:
+        """Every member is to ask for its assignment."""
+        self.pending_sync_ids = dict.fromkeys(self.members)
+
+    def note_company(self) -> None:
+        self.new_member_added = True
+
+    def take_company(self) -> bool:
+        """Whether a member has joined since this was asked last."""
+        has_company, self.new_member_added = self.new_member_added, False
+        return has_company
+
+    # The assignment
+
+    @property
+    def is_storing_assignment(self) -> bool:
+        return self._storing_generation_id == self.generation_id
+
+    def storing_assignment(self) -> None:
+        self._storing_generation_id = self.generation_id
+
+    def stored_assignment(self, generation_id: int) -> None:
+        """Its record is durable, or lost."""
+        if self._storing_generation_id == generation_id:
+            self._storing_generation_id = None
+
+    def hand_out(self, wall_ms: int) -> None:
+        """The record of this generation is durable: its members get what it says."""
+        assert self.stored is not None
+        assigned = {stored.member_id: stored.assignment for stored in self.stored.members}
+        for member in self.members.values():
+            member.assignment = assigned.get(member.member_id, b"")
+        self.transition_to(GroupState.STABLE, wall_ms)
+
+    def withdraw_assignment(self) -> None:
+        for member in self.members.values():
+            member.assignment = b""
 
     # Members
 
@@ -172,18 +257,26 @@ class Group:
         self.pending_sync_ids.pop(member_id, None)
         return member
 
-    def replace_static(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
+    def replace_static(self, old_id: str, new_id: str) -> Member:
         """Give a static member a new id; everything else, its place among the members too, stays. Answers nobody."""
-        old = self.members[old_id]
-        new = dataclasses.replace(old, member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False)
+        new = dataclasses.replace(
+            self.members[old_id], member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False
+        )
+        self._replace(old_id, new)
+        return new
+
+    def _replace(self, old_id: str, new: Member) -> None:
+        self._supporters.subtract(name for name, _ in self.members[old_id].protocols)
+        self._supporters.update(name for name, _ in new.protocols)
         self.members = {
-            new_id if key == old_id else key: new if key == old_id else member for key, member in self.members.items()
+            new.member_id if key == old_id else key: new if key == old_id else member
+            for key, member in self.members.items()
         }
         if self.is_leader(old_id):
-            self.leader_id = new_id
-        self.static_member_ids[group_instance_id] = new_id
-        self.pending_sync_ids = {new_id if key == old_id else key: None for key in self.pending_sync_ids}
-        return new
+            self.leader_id = new.member_id
+        assert new.group_instance_id is not None
+        self.static_member_ids[new.group_instance_id] = new.member_id
+        self.pending_sync_ids = {new.member_id if key == old_id else key: None for key in self.pending_sync_ids}
 
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader is among those who rejoined. False if nobody did."""
@@ -221,10 +314,15 @@ class Group:
 
     def select_protocol(self) -> str:
         """Every member votes for its first protocol that all support; the most votes win, the first of equals."""
-        votes = Counter(
-            next(name for name, _ in member.protocols if self._all_support(name)) for member in self.members.values()
-        )
-        return max(votes, key=lambda name: votes[name])
+        return _most_votes([member.protocols for member in self.members.values()], self._supporters)
+
+    def protocol_with(self, member_id: str, protocols: Protocols) -> str:
+        """What would be selected if this member offered these protocols."""
+        supporters = self._supporters.copy()
+        supporters.subtract(name for name, _ in self.members[member_id].protocols)
+        supporters.update(name for name, _ in protocols)
+        offers = [protocols if key == member_id else member.protocols for key, member in self.members.items()]
+        return _most_votes(offers, supporters)
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -254,6 +352,7 @@ class Group:
     # Records
 
     def as_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        """The present generation with this assignment."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -275,10 +374,100 @@ class Group:
             ],
         )
 
+    def empty_record(self, wall_ms: int) -> GroupMetadataValue:
+        """The next generation, which nobody is in."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=wall_ms,
+        )
+
+    def takeover_record(
+        self, old_id: str, new_id: str, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> GroupMetadataValue:
+        """The present generation with another id, and other time-outs, for a static member that has come back."""
+        record = self.as_record({member_id: member.assignment for member_id, member in self.members.items()})
+        if self.is_leader(old_id):
+            record.leader = new_id
+        for member in record.members:
+            if member.member_id == old_id:
+                member.member_id = new_id
+                member.rebalance_timeout = rebalance_timeout_ms
+                member.session_timeout = session_timeout_ms
+                member.subscription = dict(protocols)[self.protocol] if self.protocol is not None else b""
+        return record
+
+    def replay(self, value: GroupMetadataValue) -> Undo:
+        """Apply the next record of a group that is in use. Returns how to take it back."""
+        previous, self.stored = self.stored, value
+        undo: Undo | None = None
+        if not value.members:
+            undo = self._become_empty(value)
+        elif self.state is GroupState.STABLE:
+            undo = self._give_places(value)
+
+        def take_back() -> None:
+            if undo is not None:
+                undo()
+            self.stored = previous
+
+        return take_back
+
+    def _become_empty(self, value: GroupMetadataValue) -> Undo:
+        before = self.generation_id, self.protocol, self.subscribed_topics
+        state, previous_state, since_ms = self.state, self.previous_state, self.state_timestamp_ms
+        self.begin_next_generation(value.current_state_timestamp)
+
+        def take_back() -> None:
+            if self.state is not GroupState.EMPTY or self.generation_id != value.generation:
+                return  # a member has joined meanwhile: the generation that is being formed goes on
+            self.generation_id, self.protocol, self.subscribed_topics = before
+            self.state, self.previous_state, self.state_timestamp_ms = state, previous_state, since_ms
+
+        return take_back
+
+    def _give_places(self, value: GroupMetadataValue) -> Undo:
+        """Static members get the ids of the record: those who had their places before are not members any more."""
+        replaced: list[tuple[str, Member]] = []
+        for stored in value.members:
+            instance_id = stored.group_instance_id
+            old_id = None if instance_id is None else self.static_member_ids.get(instance_id)
+            if old_id is None or old_id == stored.member_id:
+                continue
+            replaced.append((stored.member_id, self.members[old_id]))
+            member = self.replace_static(old_id, stored.member_id)
+            self.update(member, member.protocols, stored.rebalance_timeout, stored.session_timeout)
+
+        def take_back() -> None:
+            for new_id, old in reversed(replaced):
+                if new_id in self.members:
+                    self._replace(new_id, old)
+
+        return take_back
+
+    def contradiction(self) -> str | None:
+        """What the group's state says other than its record, at rest; None if they agree."""
+        stored = self.stored
+        if self.state is GroupState.EMPTY and stored is not None and (stored.members or self.members):
+            return "Empty with members"
+        if self.state not in (GroupState.STABLE, GroupState.EMPTY) or stored is None:
+            return "Stable without a record" if self.state is GroupState.STABLE else None
+        if (stored.generation, stored.protocol, stored.leader) != (self.generation_id, self.protocol, self.leader_id):
+            return (
+                f"generation {self.generation_id} {self.protocol} led by {self.leader_id}, but in the log "
+                f"{stored.generation} {stored.protocol} led by {stored.leader}"
+            )
+        members = {member.member_id: (member.group_instance_id, member.assignment) for member in self.members.values()}
+        in_log = {member.member_id: (member.group_instance_id, member.assignment) for member in stored.members}
+        return None if members == in_log else f"members {members}, but in the log {in_log}"
+
     @classmethod
     def from_record(cls, group_id: str, partition: int, value: GroupMetadataValue) -> "Group":
         timestamp = value.current_state_timestamp
         group = cls(group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
+        group.stored = value
         group.generation_id = value.generation
         group.protocol_type = value.protocol_type or None
         group.protocol = value.protocol
@@ -311,6 +500,11 @@ def distinct_protocols(protocols: Iterable[tuple[str, bytes]]) -> Protocols:
     for name, metadata in protocols:
         first.setdefault(name, metadata)
     return tuple(first.items())
+
+
+def _most_votes(offers: Sequence[Protocols], supporters: Counter[str]) -> str:
+    votes = Counter(next(name for name, _ in offer if supporters[name] == len(offers)) for offer in offers)
+    return max(votes, key=lambda name: votes[name])
 
 
 def _subscription_topics(metadata: bytes) -> Sequence[str]:

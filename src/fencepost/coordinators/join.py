@@ -6,6 +6,7 @@ rebalance, and the old one is fenced. From version 9 a leader that comes back th
 """
 
 import uuid
+from functools import partial
 
 from fencepost.coordinators.context import Caller, Now
 from fencepost.coordinators.events import MemberFenced, MemberRemoved, RemovalReason, StaticMemberReplaced
@@ -72,12 +73,28 @@ class Joins:
             if not is_unknown:
                 join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
                 return join.reply
-            group = shard.create_group(request.group_id, now.wall_ms)
-            self._dispatch(group, join)
-            self._store_new_group(shard, group, join)
+            self._found_group(shard, join)
         else:
             self._dispatch(group, join)
         return join.reply
+
+    def _found_group(self, shard: GroupShard, join: _Join) -> None:
+        """A group begins with a record that says that it is empty."""
+        group_id = join.request.group_id
+        empty = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=join.now.wall_ms)
+        written = self._rebalance.runtime.schedule_write(shard.partition, (GroupEntry(group_id, empty),))
+        group = shard.groups.get(group_id)
+        if group is None:
+            join.refuse(error_for_members(written.value.error))
+            return
+        self._dispatch(group, join)
+        written.then(partial(self._founding_written, group, join))
+
+    def _founding_written(self, group: Group, join: _Join, written: Written) -> None:
+        if written.error is not ErrorCode.NONE:
+            error = error_for_members(written.error)
+            self._rebalance.abandon(group, error)
+            join.refuse(error)
 
     def _dispatch(self, group: Group, join: _Join) -> None:
         is_unknown = join.member_id == UNKNOWN_MEMBER_ID
@@ -102,19 +119,6 @@ class Joins:
         if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member is not None or len(group.members) < limit
         return True
-
-    def _store_new_group(self, shard: GroupShard, group: Group, join: _Join) -> None:
-        timestamp_ms = join.now.wall_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
-        empty = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=timestamp_ms)
-
-        def stored(written: Written) -> None:
-            if written.error is not ErrorCode.NONE:
-                error = error_for_members(written.error)
-                shard.forget_group(group)
-                self._rebalance.abandon(group, error)
-                join.refuse(error)
-
-        self._rebalance.write(group, [GroupEntry(group.group_id, empty)]).then(stored)
 
     # New members
 
@@ -154,9 +158,9 @@ class Joins:
             is_new=True,
         )
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
-            group.new_member_added = True
+            group.note_company()
         group.add(member)
-        self._rebalance.park_join(member, join.reply)
+        member.park_join(join.reply)
         self._rebalance.restart_session(group, member, join.now, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance.prepare_or_complete(
             group, f"adding new member {member_id}; client reason: {join.reason}", join.now
@@ -200,7 +204,7 @@ class Joins:
 
     def _update(self, group: Group, member: Member, join: _Join, what: str) -> None:
         group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
-        self._rebalance.park_join(member, join.reply)
+        member.park_join(join.reply)
         self._rebalance.prepare_or_complete(
             group,
             f"member {member.member_id} {what} during {group.state.value}; client reason: {join.reason}",
@@ -216,69 +220,75 @@ class Joins:
     # Static members that come back
 
     def _replace_static(self, group: Group, instance_id: str, old_id: str, new_id: str, join: _Join) -> None:
+        if group.is_in(GroupState.STABLE) and group.protocol_with(old_id, join.protocols) == group.protocol:
+            self._store_takeover(group, instance_id, old_id, new_id, join)
+            return
         old = group.members[old_id]
-        leader_before = group.leader_id
-        member = self._take_over(group, instance_id, old_id, new_id, join.now)
-        self._events(StaticMemberReplaced(group.group_id, instance_id, old_id, new_id))
-        group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
-        self._rebalance.park_join(member, join.reply)
+        member = group.replace_static(old_id, new_id)
+        self._taken_over(group, instance_id, old, member, join)
         cause = f"static member {new_id} took over {instance_id}; client reason: {join.reason}"
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             # The leader may be assigning partitions to the old id right now.
             self._rebalance.prepare(group, cause, join.now)
         elif not group.is_in(GroupState.STABLE):
             self._rebalance.maybe_complete_join(group, join.now)
-        elif group.select_protocol() != group.protocol:
-            self._rebalance.prepare_or_complete(group, cause, join.now)
         else:
-            self._store_takeover(group, old, member, leader_before, join)
+            self._rebalance.prepare_or_complete(group, cause, join.now)
 
-    def _take_over(self, group: Group, instance_id: str, old_id: str, new_id: str, now: Now) -> Member:
-        """Swap the ids; whoever waits under the old one is fenced."""
-        old = group.members[old_id]
-        member = group.replace_static(instance_id, old_id, new_id)
-        self._rebalance.timers.cancel(session_key(group, old_id))
-        self._rebalance.restart_session(group, member, now)
+    def _taken_over(self, group: Group, instance_id: str, old: Member, member: Member, join: _Join) -> None:
+        """The place has a new id: fence what still waits under the old one, and let the new one wait."""
+        self._rebalance.timers.cancel(session_key(group, old.member_id))
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self._rebalance.answer_join(old, refused_join(fenced, old_id))
-        self._rebalance.answer_sync(old, SyncGroupResponse(error_code=fenced))
-        return member
+        old.answer_join(refused_join(fenced, old.member_id))
+        old.answer_sync(SyncGroupResponse(error_code=fenced))
+        self._events(StaticMemberReplaced(group.group_id, instance_id, old.member_id, member.member_id))
+        group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
+        # As in Kafka, its new session time-out counts from its first heartbeat on.
+        self._rebalance.restart_session(group, member, join.now, old.session_timeout_ms)
+        member.park_join(join.reply)
 
-    def _store_takeover(
-        self, group: Group, old: Member, member: Member, leader_before: str | None, join: _Join
-    ) -> None:
+    def _store_takeover(self, group: Group, instance_id: str, old_id: str, new_id: str, join: _Join) -> None:
         """A static member is back and changes nothing: no rebalance, but its new id must survive a restart."""
-        assignments = {m.member_id: m.assignment for m in group.members.values()}
+        old, leader_before = group.members[old_id], group.leader_id
+        record = group.takeover_record(
+            old_id, new_id, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms
+        )
+        written = self._rebalance.append(group, record)
+        member = group.members.get(new_id)
+        if member is None:
+            join.reply.resolve(self._not_taken_over(group, leader_before, written.value.error))
+            return
+        self._taken_over(group, instance_id, old, member, join)
+        written.then(partial(self._takeover_written, group, old, member, leader_before, join))
 
-        def stored(written: Written) -> None:
-            if written.error is not ErrorCode.NONE:
-                self._revert_takeover(group, old, member, leader_before, join, written)
-            elif member.awaiting_join is not join.reply or not group.is_in(GroupState.STABLE):
-                # A rebalance began meanwhile: this join is part of it and is answered by it.
-                return
-            elif join.version >= SKIP_ASSIGNMENT_VERSION:
-                answer = self._rebalance.joined(group, member.member_id)
-                answer.skip_assignment = group.is_leader(member.member_id)
-                self._rebalance.answer_join(member, answer)
-            else:
-                # An older leader must not compute an assignment for a group that is stable, so it is told that the
-                # id it had before leads.
-                answer = self._rebalance.joined(group, member.member_id, tell_members=False)
-                answer.leader = leader_before or ""
-                self._rebalance.answer_join(member, answer)
-
-        self._rebalance.write(group, [GroupEntry(group.group_id, group.as_record(assignments))]).then(stored)
-
-    def _revert_takeover(
+    def _takeover_written(
         self, group: Group, old: Member, member: Member, leader_before: str | None, join: _Join, written: Written
     ) -> None:
-        instance_id = member.group_instance_id
-        if self._rebalance.is_current(group) and group.members.get(member.member_id) is member:
-            assert instance_id is not None
-            group.update(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
-            member.awaiting_join = None
-            self._take_over(group, instance_id, member.member_id, old.member_id, written.now)
+        if written.error is not ErrorCode.NONE:
+            # By now the group has its old member back.
+            self._rebalance.timers.cancel(session_key(group, member.member_id))
+            if self._rebalance.is_current(group) and group.members.get(old.member_id) is old:
+                self._rebalance.restart_session(group, old, written.now)
+            answer = self._not_taken_over(group, leader_before, written.error)
+            member.answer_join(answer)
+            member.answer_sync(SyncGroupResponse(error_code=answer.error_code))
+            join.reply.resolve(answer)
+        elif member.awaiting_join is not join.reply or not group.is_in(GroupState.STABLE):
+            # A rebalance began meanwhile: this join is part of it and is answered by it.
+            return
+        elif join.version >= SKIP_ASSIGNMENT_VERSION:
+            answer = self._rebalance.joined(group, member.member_id)
+            answer.skip_assignment = group.is_leader(member.member_id)
+            member.answer_join(answer)
+        else:
+            # An older leader must not compute an assignment for a group that is stable, so its answer says that the
+            # id it had before leads.
+            answer = self._rebalance.joined(group, member.member_id, tell_members=False)
+            answer.leader = leader_before or ""
+            member.answer_join(answer)
+
+    def _not_taken_over(self, group: Group, leader_before: str | None, error: ErrorCode) -> JoinGroupResponse:
         answer = self._rebalance.joined(group, UNKNOWN_MEMBER_ID, tell_members=False)
         answer.leader = leader_before or ""
-        answer.error_code = error_for_members(written.error)
-        join.reply.resolve(answer)
+        answer.error_code = error_for_members(error)
+        return answer

@@ -3,11 +3,10 @@
 from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import MemberFenced, MemberRemoved, RemovalReason
 from fencepost.coordinators.group import UNKNOWN_MEMBER_ID, Group, GroupState
-from fencepost.coordinators.journal import GroupEntry
 from fencepost.coordinators.rebalance import Rebalance, session_key
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
-from fencepost.coordinators.write_errors import error_for_commits, error_for_members
+from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
@@ -50,31 +49,12 @@ class Membership:
                 )
             )
         reply: Promise[SyncGroupResponse] = Promise()
-        self._rebalance.park_sync(member, reply)
+        member.park_sync(reply)
         if group.is_leader(request.member_id):
             assignments = dict.fromkeys(group.members, b"")
             assignments.update((a.member_id, a.assignment) for a in request.assignments)
-            self._store_assignment(group, assignments)
+            self._rebalance.store_assignment(group, assignments)
         return reply
-
-    def _store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
-        generation_id = group.generation_id
-
-        def stored(written: Written) -> None:
-            # Meanwhile somebody may have joined: then this generation is history.
-            if not self._rebalance.is_current(group) or not group.is_in(GroupState.COMPLETING_REBALANCE):
-                return
-            if group.generation_id != generation_id:
-                return
-            if written.error is ErrorCode.NONE:
-                self._rebalance.hand_out_assignment(group, assignments, written.now)
-            else:
-                error = error_for_members(written.error)
-                self._rebalance.refuse_syncs(group, error, written.now)
-                cause = f"{error.name} when storing the assignment of generation {generation_id}"
-                self._rebalance.prepare_or_complete(group, cause, written.now)
-
-        self._rebalance.write(group, [GroupEntry(group.group_id, group.as_record(assignments))]).then(stored)
 
     # Heartbeat
 
@@ -108,8 +88,7 @@ class Membership:
                 )
             )
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
-        if group is not None and gone:
-            self._after_leaving(group, gone, now)
+        emptied = None if group is None or not gone else self._after_leaving(group, gone, now)
         reply: Promise[LeaveGroupResponse] = Promise()
 
         def answer_when_durable(written: Written) -> None:
@@ -120,7 +99,10 @@ class Membership:
             else:
                 reply.resolve(LeaveGroupResponse(members=answers))
 
-        self._rebalance.runtime.schedule_write(shard.partition, ()).then(answer_when_durable)
+        if emptied is not None and emptied.done and emptied.value.error is not ErrorCode.NONE:
+            answer_when_durable(emptied.value)
+        else:
+            self._rebalance.runtime.schedule_write(shard.partition, ()).then(answer_when_durable)
         return reply
 
     def _leave_one(self, group: Group, identity: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
@@ -144,11 +126,10 @@ class Membership:
         self._rebalance.remove_member(group, group.members[member_id], RemovalReason.LEFT, identity.reason)
         return ErrorCode.NONE
 
-    def _after_leaving(self, group: Group, gone: list[str], now: Now) -> None:
+    def _after_leaving(self, group: Group, gone: list[str], now: Now) -> Promise[Written] | None:
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self._rebalance.prepare_or_complete(group, f"explicit LeaveGroup request for ({', '.join(gone)})", now)
-        elif group.is_in(GroupState.PREPARING_REBALANCE):
-            self._rebalance.maybe_complete_join(group, now)
+            return self._rebalance.prepare(group, f"explicit LeaveGroup request for ({', '.join(gone)})", now)
+        return self._rebalance.maybe_complete_join(group, now)
 
     def _check(self, group: Group, member_id: str, group_instance_id: str | None, operation: str) -> None:
         try:

@@ -1,10 +1,12 @@
 """The phases of a rebalance: gather the members, hand out a generation, wait for the leader's assignment, settle.
 
-Owns the timers of groups and members and every answer that is parked in a member. What starts a rebalance is decided by
-the requests in `join` and `membership`; what a group may do at all, by the table in `group`.
+Owns the timers of groups and members. What starts a rebalance is decided by the requests in `join` and `membership`;
+what a group may do at all, by the table in `group`. Records are appended by `append`, which changes the group by
+replay; what follows when a record is durable or lost is a method of its own, named after the record.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from fencepost.config import BrokerConfig
 from fencepost.coordinators.context import Now
@@ -21,14 +23,17 @@ from fencepost.coordinators.journal import Entry, GroupEntry
 from fencepost.coordinators.runtime import CoordinatorRuntime, Events, ShardState, Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
+from fencepost.coordinators.write_errors import error_for_members
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.messages import JoinGroupResponse, SyncGroupResponse
+from fencepost.wire.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 
 GroupRuntime = CoordinatorRuntime[GroupShard, Entry]
 
 # A new member has no id to heartbeat with while its join is parked; if it has not come through by then, it is gone.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+# If the record of a group without members could not be written, it is written again.
+EMPTY_RETRY_MS = 10_000
 
 
 def session_key(group: Group, member_id: str) -> Hashable:
@@ -56,9 +61,9 @@ class Rebalance:
 
     # Records
 
-    def write(self, group: Group, entries: Sequence[Entry], *, replay: bool = False) -> Promise[Written]:
-        """Groups change first and write then: Kafka's rule for what a failed write means is up to each caller."""
-        return self.runtime.schedule_write(group.partition, entries, replay=replay)
+    def append(self, group: Group, record: GroupMetadataValue) -> Promise[Written]:
+        """Have the next record of a group written. It is applied at once, and taken back if it is lost."""
+        return self.runtime.schedule_write(group.partition, (GroupEntry(group.group_id, record),))
 
     def is_current(self, group: Group) -> bool:
         """Whether this is still the group of its name: timers and writes may outlive it."""
@@ -98,20 +103,21 @@ class Rebalance:
     ) -> None:
         """Take a member out. If its join is parked here it learns that it is no longer known, and may come again."""
         self.timers.cancel(session_key(group, member.member_id))
-        self.answer_join(member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        member.answer_join(refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
         self.events(MemberRemoved(group.group_id, member.member_id, reason, client_reason))
 
     # First phase: gather the members
+    #
+    # A step that empties the group returns the promise of its record; a LeaveGroup is answered when that is durable.
 
-    def prepare_or_complete(self, group: Group, cause: str, now: Now) -> None:
+    def prepare_or_complete(self, group: Group, cause: str, now: Now) -> Promise[Written] | None:
         if group.can_rebalance:
-            self.prepare(group, cause, now)
-        else:
-            self.maybe_complete_join(group, now)
+            return self.prepare(group, cause, now)
+        return self.maybe_complete_join(group, now)
 
-    def prepare(self, group: Group, cause: str, now: Now) -> None:
+    def prepare(self, group: Group, cause: str, now: Now) -> Promise[Written] | None:
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
         group.pending_sync_ids.clear()
@@ -123,28 +129,29 @@ class Rebalance:
             delay_ms = self.config.group_initial_rebalance_delay_ms
             self._await_company(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
         elif group.has_all_members_joined:
-            self.complete_join(group, now)
+            return self.complete_join(group, now)
         else:
             self._await_joins(group, now)
+        return None
 
-    def maybe_complete_join(self, group: Group, now: Now) -> None:
+    def maybe_complete_join(self, group: Group, now: Now) -> Promise[Written] | None:
         """Go on as soon as everybody is here; only the first rebalance of a group waits for its delay."""
         if (
             group.is_in(GroupState.PREPARING_REBALANCE)
             and group.previous_state is not GroupState.EMPTY
             and group.has_all_members_joined
         ):
-            self.complete_join(group, now)
+            return self.complete_join(group, now)
+        return None
 
     def _await_joins(self, group: Group, now: Now) -> None:
-        self._arm(group, join_key(group), group.rebalance_timeout_ms, now, lambda at: self.complete_join(group, at))
+        self._arm(group, join_key(group), group.rebalance_timeout_ms, now, partial(self.complete_join, group))
 
     def _await_company(self, group: Group, delay_ms: int, remaining_ms: int, now: Now) -> None:
         """A new group waits for more members, and again while more come, but not past the rebalance time-out."""
 
         def decide(at: Now) -> None:
-            if group.new_member_added and remaining_ms != 0:
-                group.new_member_added = False
+            if remaining_ms != 0 and group.take_company():
                 longer_ms = min(self.config.group_initial_rebalance_delay_ms, remaining_ms)
                 self._await_company(group, longer_ms, max(remaining_ms - delay_ms, 0), at)
             else:
@@ -154,22 +161,33 @@ class Rebalance:
 
     # Second phase: a new generation
 
-    def complete_join(self, group: Group, now: Now) -> None:
+    def complete_join(self, group: Group, now: Now) -> Promise[Written] | None:
         self.timers.cancel(join_key(group))
         for member in list(group.members.values()):
             if member.awaiting_join is None and not member.is_static:
                 self.remove_member(group, member, RemovalReason.JOIN_EXPIRED)
-        if group.members and not group.elect_joined_leader():
+        if not group.members:
+            return self._store_empty(group, now)
+        if group.elect_joined_leader():
+            group.begin_next_generation(now.wall_ms)
+            self._hand_out_generation(group, now)
+        else:
             # Only static members, all of them silent: wait until they come or their sessions end.
             self._await_joins(group, now)
-            return
-        group.begin_next_generation(now.wall_ms)
-        if group.is_in(GroupState.EMPTY):
-            self.events(GroupEmptied(group.group_id, group.generation_id))
-            # If this write is lost the last generation comes back on a restart, and its members time out again.
-            self.write(group, [GroupEntry(group.group_id, group.as_record({}))])
-        else:
-            self._hand_out_generation(group, now)
+        return None
+
+    def _store_empty(self, group: Group, now: Now) -> Promise[Written]:
+        record = group.empty_record(now.wall_ms)
+        written = self.append(group, record)
+        written.then(partial(self._empty_written, group, record.generation))
+        return written
+
+    def _empty_written(self, group: Group, generation_id: int, written: Written) -> None:
+        if written.error is ErrorCode.NONE:
+            self.events(GroupEmptied(group.group_id, generation_id))
+        elif self.is_current(group) and group.is_in(GroupState.PREPARING_REBALANCE) and not group.members:
+            # Otherwise a restart would bring the last generation back, and its members would have to time out again.
+            self._arm(group, join_key(group), EMPTY_RETRY_MS, written.now, partial(self.complete_join, group))
 
     def _hand_out_generation(self, group: Group, now: Now) -> None:
         assert group.leader_id is not None
@@ -177,15 +195,15 @@ class Rebalance:
         self.events(
             GroupRebalanced(group.group_id, group.generation_id, group.leader_id, group.protocol, len(group.members))
         )
-        group.pending_sync_ids = dict.fromkeys(group.members)
+        group.expect_syncs()
         generation_id = group.generation_id
         timeout_ms = group.rebalance_timeout_ms
         self._arm(group, sync_key(group), timeout_ms, now, lambda at: self._expire_syncs(group, generation_id, at))
         answers = [(member, self.joined(group, member.member_id)) for member in group.members.values()]
         for member, answer in answers:
             self.restart_session(group, member, now)
-            member.is_new = False
-            self.answer_join(member, answer)
+            member.settle_in()
+            member.answer_join(answer)
 
     def joined(self, group: Group, member_id: str, *, tell_members: bool = True) -> JoinGroupResponse:
         """What a member of the current generation is told; the leader also learns of the others."""
@@ -210,18 +228,38 @@ class Rebalance:
 
     # Third phase: the assignment
 
-    def hand_out_assignment(self, group: Group, assignments: dict[str, bytes], now: Now) -> None:
+    def store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
+        if group.is_storing_assignment:
+            # The leader asks again before its first answer: what it sent then is what counts.
+            return
+        group.storing_assignment()
+        written = self.append(group, group.as_record(assignments))
+        written.then(partial(self._assignment_written, group, group.generation_id))
+
+    def _assignment_written(self, group: Group, generation_id: int, written: Written) -> None:
+        group.stored_assignment(generation_id)
+        # Somebody may have joined meanwhile: then this generation is history.
+        if not self.is_current(group) or not group.is_in(GroupState.COMPLETING_REBALANCE):
+            return
+        if group.generation_id != generation_id:
+            return
+        if written.error is ErrorCode.NONE:
+            self._hand_out_assignment(group, written.now)
+        else:
+            error = error_for_members(written.error)
+            self.refuse_syncs(group, error, written.now)
+            cause = f"{error.name} when storing the assignment of generation {generation_id}"
+            self.prepare_or_complete(group, cause, written.now)
+
+    def _hand_out_assignment(self, group: Group, now: Now) -> None:
         assert group.is_in(GroupState.COMPLETING_REBALANCE)
-        for member in group.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
-        group.transition_to(GroupState.STABLE, now.wall_ms)
+        group.hand_out(now.wall_ms)
         self.events(GroupStabilized(group.group_id, group.generation_id))
         self._answer_syncs(group, ErrorCode.NONE, now)
 
     def refuse_syncs(self, group: Group, error: ErrorCode, now: Now) -> None:
         assert group.is_in(GroupState.COMPLETING_REBALANCE)
-        for member in group.members.values():
-            member.assignment = b""
+        group.withdraw_assignment()
         self._answer_syncs(group, error, now)
 
     def _answer_syncs(self, group: Group, error: ErrorCode, now: Now) -> None:
@@ -237,7 +275,7 @@ class Rebalance:
                 assignment=member.assignment,
                 error_code=error,
             )
-            self.answer_sync(member, answer)
+            member.answer_sync(answer)
 
     def received_sync(self, group: Group, member_id: str) -> None:
         group.pending_sync_ids.pop(member_id, None)
@@ -254,29 +292,6 @@ class Rebalance:
             self.remove_member(group, group.members[member_id], RemovalReason.SYNC_EXPIRED)
         self.prepare(group, f"removing {', '.join(late)} on pending sync request expiration", now)
 
-    # Parked answers
-
-    def park_join(self, member: Member, reply: Promise[JoinGroupResponse]) -> None:
-        """A member that asks again while its first request is parked gets one answer on both."""
-        if member.awaiting_join is not None:
-            reply.then(member.awaiting_join.resolve)
-        member.awaiting_join = reply
-
-    def park_sync(self, member: Member, reply: Promise[SyncGroupResponse]) -> None:
-        if member.awaiting_sync is not None:
-            reply.then(member.awaiting_sync.resolve)
-        member.awaiting_sync = reply
-
-    def answer_join(self, member: Member, answer: JoinGroupResponse) -> None:
-        parked, member.awaiting_join = member.awaiting_join, None
-        if parked is not None:
-            parked.resolve(answer)
-
-    def answer_sync(self, member: Member, answer: SyncGroupResponse) -> None:
-        parked, member.awaiting_sync = member.awaiting_sync, None
-        if parked is not None:
-            parked.resolve(answer)
-
     # The end of a shard
 
     def abandon(self, group: Group, error: ErrorCode) -> None:
@@ -286,10 +301,10 @@ class Rebalance:
         for member_id in [*group.members, *group.pending_join_ids]:
             self.timers.cancel(session_key(group, member_id))
         for member in list(group.members.values()):
-            self.answer_join(member, refused_join(error, member.member_id))
-            self.answer_sync(member, SyncGroupResponse(error_code=error))
+            member.answer_join(refused_join(error, member.member_id))
+            member.answer_sync(SyncGroupResponse(error_code=error))
 
-    def _arm(self, group: Group, key: Hashable, delay_ms: int, now: Now, callback: Callable[[Now], None]) -> None:
+    def _arm(self, group: Group, key: Hashable, delay_ms: int, now: Now, callback: Callable[[Now], object]) -> None:
         def fire(at: Now) -> None:
             if self.is_current(group):
                 callback(at)

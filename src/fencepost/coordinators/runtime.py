@@ -4,6 +4,7 @@ It owns the shards of one internal topic (one state machine per partition), whet
 ours, and the order of their writes. A state machine changes only through `replay`, on load and on write alike; every
 replay hands back how to undo it. A write is answered when it is durable. If it fails, it and everything applied after
 it is rolled back, newest first, and all of their writers get the error: what the log may not hold, memory may not show.
+An exception fails the call that ran into it: every other call that waits gets its answer.
 
 It does not know what the records mean, and does not touch disks or clocks: the broker hands it an `Append` and a Clock.
 """
@@ -113,11 +114,12 @@ class Written(NamedTuple):
 
 
 class _Write(Generic[E]):
-    __slots__ = ("done", "entries", "producer_id", "undo")
+    __slots__ = ("done", "entries", "first_position", "producer_id", "undo")
 
     def __init__(self, entries: Sequence[E], producer_id: int) -> None:
         self.done: Promise[Written] = Promise()
         self.entries = entries
+        self.first_position = 0
         self.producer_id = producer_id
         self.undo: list[Undo] = []
 
@@ -132,6 +134,12 @@ class _Shard(Generic[M, E]):
         self.record_count = 0
         self.skipped_count = 0
         self.pending: deque[_Write[E]] = deque()
+
+    def take_positions(self, write: _Write[E]) -> _Write[E]:
+        """What was appended has its place in the log, whatever becomes of it here."""
+        write.first_position = self.next_position
+        self.next_position += len(write.entries)
+        return write
 
 
 class CoordinatorRuntime(Generic[M, E]):
@@ -243,7 +251,6 @@ class CoordinatorRuntime(Generic[M, E]):
         partition: int,
         entries: Sequence[E],
         *,
-        replay: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         verification_guard: VerificationGuard | None = None,
@@ -252,8 +259,10 @@ class CoordinatorRuntime(Generic[M, E]):
         """Append entries and apply them; the promise is resolved when they are durable or rolled back.
 
         Without entries this is a read that must not show what could still be lost: it is resolved once everything
-        written before it is. `replay=False` is for a writer whose state already shows what it writes. Who knows what
-        time it is says so: a write that is durable at once need not look again.
+        written before it is. Who knows what time it is says so: a write that is durable at once need not look again.
+
+        An exception of the state machine fails this call alone: nothing of the write is applied, it goes to the caller,
+        or to what called back when the records became durable, and the promise is resolved with UNKNOWN_SERVER_ERROR.
         """
         shard = self._active(partition)
         if not entries:
@@ -271,12 +280,14 @@ class CoordinatorRuntime(Generic[M, E]):
         except KafkaError as error:
             outcome = Promise.resolved(AppendOutcome(error.code))
         if outcome is not DURABLE or shard.pending:
-            return self._await(partition, shard, entries, outcome, replay=replay, producer_id=producer_id, now=now)
-        # Nobody to wait for, as always without a sync: nothing will have to be undone.
-        if replay:
-            for position, entry in enumerate(entries, shard.next_position):
-                shard.machine.replay(position, producer_id, entry)
-        shard.next_position += len(entries)
+            return self._await(partition, shard, entries, outcome, producer_id=producer_id, now=now)
+        # Nobody to wait for, as always without a sync: nothing will have to be undone but what an exception leaves.
+        if len(entries) == 1:
+            position = shard.next_position
+            shard.next_position = position + 1
+            shard.machine.replay(position, producer_id, entries[0])
+        else:
+            self._apply(shard, shard.take_positions(_Write(entries, producer_id)))
         return Promise.resolved(Written(ErrorCode.NONE, now or self._now()))
 
     def write(self, partition: int, entry: E, now: Now) -> Promise[Written] | None:
@@ -288,8 +299,9 @@ class CoordinatorRuntime(Generic[M, E]):
             outcome = Promise.resolved(AppendOutcome(error.code))
         if outcome is not DURABLE or shard.pending:
             return self._await(partition, shard, (entry,), outcome, now=now)
-        shard.machine.replay(shard.next_position, NO_PRODUCER_ID, entry)
-        shard.next_position += 1
+        position = shard.next_position
+        shard.next_position = position + 1
+        shard.machine.replay(position, NO_PRODUCER_ID, entry)
         return None
 
     def write_markers(
@@ -321,7 +333,6 @@ class CoordinatorRuntime(Generic[M, E]):
         entries: Sequence[E],
         outcome: Promise[AppendOutcome],
         *,
-        replay: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         now: Now | None,
     ) -> Promise[Written]:
@@ -329,10 +340,9 @@ class CoordinatorRuntime(Generic[M, E]):
         if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
             self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
             return Promise.resolved(Written(outcome.value.error_code, now or self._now()))
-        write: _Write[E] = _Write(entries if replay else (), producer_id)
+        write = shard.take_positions(_Write(entries, producer_id))
         if self._apply_when is ApplyWhen.APPENDED:
             self._apply(shard, write)
-        shard.next_position += len(entries)
         shard.pending.append(write)
         outcome.then(lambda appended: self._settle(partition, shard, write, appended))
         return write.done
@@ -346,8 +356,13 @@ class CoordinatorRuntime(Generic[M, E]):
         return done
 
     def _apply(self, shard: _Shard[M, E], write: _Write[E]) -> None:
-        for index, entry in enumerate(write.entries):
-            write.undo.append(shard.machine.replay(shard.next_position + index, write.producer_id, entry))
+        try:
+            for position, entry in enumerate(write.entries, write.first_position):
+                write.undo.append(shard.machine.replay(position, write.producer_id, entry))
+        except Exception:
+            for undo in reversed(write.undo):
+                undo()
+            raise
 
     def _settle(self, partition: int, shard: _Shard[M, E], write: _Write[E], outcome: AppendOutcome) -> None:
         if write.done.done or shard.state is not ShardState.ACTIVE:
@@ -357,23 +372,38 @@ class CoordinatorRuntime(Generic[M, E]):
             return
         shard.pending.remove(write)
         if self._apply_when is ApplyWhen.DURABLE:
-            self._apply(shard, write)
+            try:
+                self._apply(shard, write)
+            except Exception:
+                write.done.resolve(Written(ErrorCode.UNKNOWN_SERVER_ERROR, self._now()))
+                raise
         write.done.resolve(Written(ErrorCode.NONE, self._now()))
 
     def _roll_back(self, partition: int, shard: _Shard[M, E], write: _Write[E], error: ErrorCode) -> None:
         failed: list[_Write[E]] = []
+        raised: list[Exception] = []
         while not failed or failed[-1] is not write:
             newest = shard.pending.pop()
             for undo in reversed(newest.undo):
-                undo()
+                try:
+                    undo()
+                except Exception as mistake:
+                    raised.append(mistake)
             failed.append(newest)
         self._events(WriteFailed(self.topic, partition, error, len(failed)))
-        self._resolve(reversed(failed), error)
+        self._resolve(reversed(failed), error, raised)
 
-    def _resolve(self, writes: Iterable[_Write[E]], error: ErrorCode) -> None:
+    def _resolve(self, writes: Iterable[_Write[E]], error: ErrorCode, raised: Sequence[Exception] = ()) -> None:
+        """Tell every writer, even if telling one fails; raises the first of what was raised."""
         written = Written(error, self._now())
+        mistakes = list(raised)
         for write in writes:
-            write.done.resolve(written)
+            try:
+                write.done.resolve(written)
+            except Exception as mistake:
+                mistakes.append(mistake)
+        if mistakes:
+            raise mistakes[0]
 
     def _replay_records(self, partition: int, shard: _Shard[M, E], producer_id: int, records: Iterable[Record]) -> None:
         for record in records:

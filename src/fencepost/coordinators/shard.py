@@ -22,17 +22,9 @@ class GroupShard:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
+        self._is_loaded = False
         self._on_loaded = on_loaded
         self._on_unloaded = on_unloaded
-
-    def create_group(self, group_id: str, wall_ms: int | None) -> Group:
-        group = Group(group_id, self.partition, wall_ms)
-        self.groups[group_id] = group
-        return group
-
-    def forget_group(self, group: Group) -> None:
-        if self.groups.get(group.group_id) is group:
-            del self.groups[group.group_id]
 
     # What the runtime calls
 
@@ -45,6 +37,7 @@ class GroupShard:
         self.offsets.end_transaction(producer_id, committed)
 
     def loaded(self, now: Now) -> None:
+        self._is_loaded = True
         self._on_loaded(self, now)
 
     def unloaded(self) -> None:
@@ -54,10 +47,12 @@ class GroupShard:
         key = TopicPartition(entry.topic, entry.partition)
         if entry.value is None:
             return self.offsets.remove(entry.group_id, key)
-        # Whoever commits without joining still has a group: a simple one, Empty and without a protocol type.
+        # A commit without a membership creates a simple group, which is Empty and has no protocol type.
         created = None
         if entry.group_id not in self.groups:
-            created = self.create_group(entry.group_id, entry.value.commit_timestamp_ms)
+            created = self.groups[entry.group_id] = Group(
+                entry.group_id, self.partition, entry.value.commit_timestamp_ms
+            )
         stored = StoredOffset(position, entry.value)
         if producer_id == NO_PRODUCER_ID:
             undo = self.offsets.commit(entry.group_id, key, stored)
@@ -69,7 +64,8 @@ class GroupShard:
 
         def take_back() -> None:
             undo()
-            self.forget_group(simple_group)
+            if self.groups.get(simple_group.group_id) is simple_group:
+                del self.groups[simple_group.group_id]
 
         return take_back
 
@@ -77,7 +73,10 @@ class GroupShard:
         previous = self.groups.get(entry.group_id)
         if entry.value is None:
             self.groups.pop(entry.group_id, None)
+        elif previous is not None and self._is_loaded:
+            return previous.replay(entry.value)
         else:
+            # While loading, the last record of a group says everything: those before it may have been compacted away.
             self.groups[entry.group_id] = Group.from_record(entry.group_id, self.partition, entry.value)
 
         def take_back() -> None:

@@ -234,11 +234,63 @@ def test_positions_grow_with_the_log_whatever_becomes_of_the_writes() -> None:
     assert machinery.runtime.machine(0).positions == [2, 3]
 
 
-def test_a_writer_may_have_shown_its_state_already() -> None:
-    machinery = Machinery()
-    done = machinery.runtime.schedule_write(0, ["a"], replay=False)
+class Forbidden(Exception):
+    pass
+
+
+def forbid(machinery: Machinery, word: str) -> None:
+    """The state machine has a mistake: it cannot apply this word."""
+    good = machinery.runtime.machine(0).replay
+
+    def replay(position: int, producer_id: int, entry: str) -> Callable[[], None]:
+        if entry == word:
+            raise Forbidden(entry)
+        return good(position, producer_id, entry)
+
+    machinery.runtime.machine(0).replay = replay  # type: ignore[method-assign]
+
+
+def test_a_durable_record_that_cannot_be_applied_fails_its_call_and_no_other() -> None:
+    machinery = Machinery(ApplyWhen.DURABLE)
+    forbid(machinery, "b")
+    writes = [machinery.runtime.schedule_write(0, [word]) for word in "abc"]
     machinery.outcome(0)
-    assert done.value.error is ErrorCode.NONE
+    with pytest.raises(Forbidden):
+        machinery.outcome(1)
+    machinery.outcome(2)
+    assert [write.value.error.name for write in writes] == ["NONE", "UNKNOWN_SERVER_ERROR", "NONE"]
+    assert (machinery.words, machinery.runtime.machine(0).positions) == (["a", "c"], [0, 2])
+
+
+@pytest.mark.parametrize("is_durable_at_once", [False, True])
+def test_an_appended_record_that_cannot_be_applied_leaves_the_state_as_it_was(is_durable_at_once: bool) -> None:
+    machinery = Machinery()
+    machinery.is_durable_at_once = is_durable_at_once
+    forbid(machinery, "b")
+    machinery.runtime.schedule_write(0, ["a"])
+    for entries in (["a'", "b"], ["b"]):
+        with pytest.raises(Forbidden):
+            machinery.runtime.schedule_write(0, entries)
+    if is_durable_at_once:
+        with pytest.raises(Forbidden):
+            machinery.runtime.write(0, "b", NOW)
+    machinery.runtime.schedule_write(0, ["c"])
+    assert machinery.words == ["a", "c"]
+    # Their records are in the log: nothing else gets their positions.
+    assert machinery.runtime.machine(0).positions == [0, 5 if is_durable_at_once else 4]
+
+
+def test_a_writer_that_fails_when_it_hears_of_a_loss_does_not_keep_it_from_the_others() -> None:
+    machinery = Machinery()
+    writes = [machinery.runtime.schedule_write(0, [word]) for word in "abc"]
+
+    def fails(_: object) -> None:
+        raise Forbidden
+
+    writes[0].then(fails)
+    with pytest.raises(Forbidden):
+        machinery.outcome(0, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert {write.value.error for write in writes} == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert machinery.words == []
 
 
