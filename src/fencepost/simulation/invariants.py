@@ -198,6 +198,7 @@ class Invariants:
             if partition.failure is None and partition.log.failure is None:
                 check_log(partition.log)
         self._check_settings(node)
+        self._check_groups(node)
         if node.storage_failure is None:
             self._check_ages(node)
 
@@ -210,6 +211,15 @@ class Invariants:
                     raise InvariantBroken("logs go by their topic's settings", f"{partition.log!r}: {topic.overrides}")
                 if partition.log.topic_id != topic.topic_id:
                     raise InvariantBroken("a topic has its own logs", f"{partition.log!r} is of another topic")
+
+    def _check_groups(self, node: Node) -> None:
+        for shard in node.groups.coordinator.runtime.active_machines():
+            for group in shard.groups.values():
+                contradiction = group.contradiction()
+                if contradiction is not None:
+                    raise InvariantBroken(
+                        "a group at rest is what its record says", f"{group.group_id}: {contradiction}"
+                    )
 
     def _check_ages(self, node: Node) -> None:
         """Between two rescans lie several time-outs: what was open at both has outlived its own."""
