@@ -108,7 +108,7 @@ class Driver:
             attempts.skip()
         else:
             attempts.write([])
-        self.run.finished = batch_id
+        self.run.finish(batch_id)
         self.checkpoint.finish(batch_id)
         return step
 

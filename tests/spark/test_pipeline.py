@@ -20,7 +20,7 @@ from fencepost.examples.balances import balances  # noqa: E402
 from fencepost.examples.shop import purchase, shop  # noqa: E402
 from fencepost.examples.transfers import transfer, transfers  # noqa: E402
 from fencepost.spark import Output, pipeline  # noqa: E402
-from fencepost.spark.avro import encode_datum  # noqa: E402
+from fencepost.spark.avro_format import encode_datum  # noqa: E402
 from fencepost.spark.errors import FencepostSparkError  # noqa: E402
 from fencepost.spark.registry import SchemaRegistry  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402

@@ -1,6 +1,7 @@
 """`fencepost run`: a pipeline from a file, with a line that says how it goes, until it is caught up or interrupted."""
 
 import logging
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from fencepost.cli.run_adopting import Adopting
 from fencepost.cli.run_again import RESTARTS_DEFAULT, SoFar, StartAgain, delay_seconds, so_far, start_again
 from fencepost.cli.run_view import CAUGHT_UP, FAILED, INTERRUPTED, View, view
 from fencepost.client.errors import ClientError
+
+# Imports inside functions: Spark may not be installed, and it, the client and the broker take long to load; every
+# command of `fencepost` imports this module.
 
 if TYPE_CHECKING:
     from fencepost.spark.pipelines import Pipeline
@@ -443,7 +447,6 @@ class _Surroundings:
 
     @contextmanager
     def entered(self) -> Iterator[tuple[str, str]]:
-        import shutil
         import tempfile
 
         if self._bootstrap_server is not None:

@@ -35,6 +35,7 @@ class Adopting:
 
     def ask(self, shown: "View", spark: Any) -> None:
         """Raises CommandFailed unless a person, or --yes, has agreed to what would happen."""
+        # Loads Spark, which may not be installed where only the command's help is asked for.
         from fencepost.spark.starting import adoption
 
         if self._is_done:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fencepost.cli.output import CommandFailed
 from fencepost.cli.user_file import import_file
 
+# Imports inside functions: Spark may not be installed, and takes long to load; only a pipeline needs it.
+
 if TYPE_CHECKING:
     from fencepost.spark.pipelines import Pipeline
 

@@ -1,5 +1,6 @@
 """Exactly-once pipelines on Spark: a source, a sink and pipelines in which a micro-batch is one Kafka transaction."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,8 +23,15 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Executors import single modules of this package and must not pay for the rest.
-    import importlib
-
     if name in _HOMES:
-        return getattr(importlib.import_module(f"fencepost.spark.{_HOMES[name]}"), name)
+        try:
+            module = importlib.import_module(f"fencepost.spark.{_HOMES[name]}")
+        except ModuleNotFoundError:
+            # Only here: executors do without it.
+            from fencepost.spark.requirements import require_arrow, require_pyspark
+
+            require_pyspark()
+            require_arrow()
+            raise
+        return getattr(module, name)
     raise AttributeError(f"module 'fencepost.spark' has no attribute {name!r}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.client.errors import ClientError, ProducerFenced, TransactionMustAbort, UnknownTopic
-from fencepost.client.kafka_types import CommittedOffset, GroupMember
+from fencepost.client.kafka_types import CommittedOffset
 from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.spark import small_batches, write_errors
@@ -20,7 +20,6 @@ from fencepost.spark.errors import (
     BatchRefused,
     FencedBySuccessor,
     FencepostSparkError,
-    GroupInUse,
     RequirementNotMet,
     TransactionTimedOut,
     WriteFailed,
@@ -29,8 +28,9 @@ from fencepost.spark.failures import Failure, failure_of
 from fencepost.spark.markers import NO_OFFSET, Record, newest
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
+from fencepost.spark.ownership import refuse_members
 from fencepost.spark.planned import Planned
-from fencepost.spark.query_run import FirstLook, QueryRun
+from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
 from fencepost.spark.settings import SinkSettings
 from fencepost.spark.waiting import SlotWatch
@@ -68,15 +68,6 @@ class Committed:
     @property
     def record_count(self) -> int:
         return sum(self.records.values())
-
-
-def refuse_members(group_id: str, members: Sequence[GroupMember]) -> None:
-    if members:
-        who = ", ".join(sorted({member.client_id for member in members}))
-        raise GroupInUse(
-            f"group {group_id!r} has members ({who}); their commits would destroy the sink's",
-            "stop these consumers, or give the sink another name",
-        )
 
 
 class CopyRefused(Exception):
@@ -150,8 +141,7 @@ class Attempts:
                 return False
             if stored.marker.is_yielded:
                 _log.warning("a driver that was not its turn had fenced %r, and has given way", self._settings.name)
-                run.fenced_by = None
-                run.producer.take_over_again()
+                run.take_over_again()
                 return True
             if time.monotonic() > deadline:
                 return False
@@ -175,9 +165,9 @@ class Attempts:
         if stored is None and run.held is not None and run.producer.is_settled():
             # A group does not tell of offsets that are on their way and have none before them.
             stored = newest(run.producer.committed(batch.group_id, stable=stable))
-        if run.first_look is None:
-            run.first_look = FirstLook(None if stored is None else stored.marker)
+        if run.look_first(stored):
             self._tell_of_offsets_set_by_others(stored, committed)
+        assert run.first_look is not None
         record = self._found = run.held if stored is None else stored
         is_first = stored is None and batch.batch_id == 0
         view = View(
@@ -244,11 +234,11 @@ class Attempts:
         record = self._record(outputs, records)
         self._send_offsets(record)
         run.producer.commit()
-        run.held, run.touched_at = record, time.monotonic()
+        run.has_committed(record)
         run.topics.update(where.topic for where in records)
         planned = batch.planned(batch.batch_id)
         if planned is not None:
-            run.small.read_until = planned.offsets
+            run.small.has_read(planned)
         if run.inputs is not None:
             run.inputs.tell(planned.offsets if planned is not None else {})
         return records
@@ -333,7 +323,7 @@ class Attempts:
                 run.inputs.look_again()  # An input was deleted: the next attempt leaves its offsets out.
             if code != ErrorCode.TOPIC_AUTHORIZATION_FAILED or record.copy_at is None or not record.offsets:
                 raise
-            run.may_copy = False
+            run.leave_out_copies()
             raise CopyRefused(f"no right to read {record.copy_at}") from error
 
     def _copy_place(self, outputs: Sequence[Output], records: Mapping[TopicPartition, int]) -> TopicPartition | None:
@@ -400,7 +390,7 @@ class Attempts:
     def skip(self, *, replayed: bool = True) -> Committed:
         """The batch is committed: nothing is written, and the epoch goes unused."""
         assert self._decision is not None
-        self._run.held = self._decision.record
+        self._run.has_found(self._decision.record)
         self._run.producer.abort()
         return Committed({}, replayed=replayed)
 
@@ -445,7 +435,7 @@ class Attempts:
         )
 
     def _fenced(self, error: Exception, seconds: float = 0.0) -> FencepostSparkError:
-        self._run.fenced_by = error
+        self._run.fence(error)
         if self._has_timed_out(seconds):
             return self._timed_out()
         return FencedBySuccessor(

@@ -1,11 +1,24 @@
 """Avro's types as Spark's, as Spark's own Avro reader maps them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
+from pyspark.sql import types
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from fencepost.spark.errors import FencepostSparkError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 NESTING_MAX = 64
 
@@ -26,7 +39,7 @@ class _Types:
         self._named: dict[str, Any] = {}
         self._open: list[str] = []
 
-    def of(self, schema: Any) -> "tuple[DataType, bool]":
+    def of(self, schema: Any) -> tuple[DataType, bool]:
         """The type, and whether null is one of its values."""
         if isinstance(schema, list):
             return self._union(schema)
@@ -40,9 +53,7 @@ class _Types:
             return _LOGICAL[schema["logicalType"]](schema), False
         return self._complex(schema)
 
-    def _complex(self, schema: dict[str, Any]) -> "tuple[DataType, bool]":
-        from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType
-
+    def _complex(self, schema: dict[str, Any]) -> tuple[DataType, bool]:
         match schema["type"]:
             case "record":
                 return self._record(schema), False
@@ -63,9 +74,7 @@ class _Types:
                     return self.of(self._named[other])
                 return _primitive(other)
 
-    def _record(self, schema: dict[str, Any]) -> "DataType":
-        from pyspark.sql.types import StructField, StructType
-
+    def _record(self, schema: dict[str, Any]) -> DataType:
         name = self._remember(schema)
         if name in self._open or len(self._open) >= NESTING_MAX:
             raise UnsupportedAvroType(f"the Avro record {name} holds itself, which no column can")
@@ -74,7 +83,7 @@ class _Types:
         self._open.pop()
         return StructType(fields)
 
-    def _union(self, branches: list[Any]) -> "tuple[DataType, bool]":
+    def _union(self, branches: list[Any]) -> tuple[DataType, bool]:
         values = [branch for branch in branches if branch != "null"]
         if len(values) == 1:
             return self.of(values[0])[0], len(branches) > 1
@@ -93,9 +102,7 @@ class _Types:
         return name
 
 
-def _primitive(name: str) -> "tuple[DataType, bool]":
-    from pyspark.sql import types
-
+def _primitive(name: str) -> tuple[DataType, bool]:
     found = {
         "boolean": types.BooleanType,
         "int": types.IntegerType,
@@ -111,27 +118,19 @@ def _primitive(name: str) -> "tuple[DataType, bool]":
     return found(), name == "null"
 
 
-def _decimal(schema: dict[str, Any]) -> "DataType":
-    from pyspark.sql.types import DecimalType
-
+def _decimal(schema: dict[str, Any]) -> DataType:
     return DecimalType(schema["precision"], schema.get("scale", 0))
 
 
-def _timestamp(_: dict[str, Any]) -> "DataType":
-    from pyspark.sql.types import TimestampType
-
+def _timestamp(_: dict[str, Any]) -> DataType:
     return TimestampType()
 
 
-def _local_timestamp(_: dict[str, Any]) -> "DataType":
-    from pyspark.sql.types import TimestampNTZType
-
+def _local_timestamp(_: dict[str, Any]) -> DataType:
     return TimestampNTZType()
 
 
-def _date(_: dict[str, Any]) -> "DataType":
-    from pyspark.sql.types import DateType
-
+def _date(_: dict[str, Any]) -> DataType:
     return DateType()
 
 
@@ -147,9 +146,6 @@ _LOGICAL = {
 
 def arrow_type(kind: Any) -> Any:
     """The Arrow type of a column type that `spark_type` gives."""
-    import pyarrow
-    from pyspark.sql import types
-
     match kind:
         case types.StructType():
             return pyarrow.struct([pyarrow.field(field.name, arrow_type(field.dataType)) for field in kind.fields])

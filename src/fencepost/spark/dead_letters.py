@@ -4,10 +4,10 @@ Nothing is cut off: a value that is too large for a topic goes to the dead-lette
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 # What a source row keeps of its record, as the column RECORD.
 RECORD = "_record"
@@ -33,10 +33,8 @@ HEADER_OVERHEAD_BYTES = 12
 REASON_BYTES_MAX = 4_096
 
 
-def dead_letters(bad: "DataFrame", pipeline: str, topic: str) -> "DataFrame":
+def dead_letters(bad: DataFrame, pipeline: str, topic: str) -> DataFrame:
     """Sink rows from rows with RECORD, `value` and `reason`."""
-    from pyspark.sql import functions as F
-
     why = [_header(REASON, F.col("reason")), _header(PIPELINE, F.lit(pipeline))]
     return sink_rows(
         bad,
@@ -48,31 +46,23 @@ def dead_letters(bad: "DataFrame", pipeline: str, topic: str) -> "DataFrame":
     )
 
 
-def record_origin() -> "Column":
+def record_origin() -> Column:
     """From RECORD to ORIGIN."""
-    from pyspark.sql import functions as F
-
     return F.struct(*(F.col(f"{RECORD}.{part}").alias(part) for part in ("topic", "partition", "offset")))
 
 
-def sink_rows(frame: "DataFrame", **columns: "Column") -> "DataFrame":
+def sink_rows(frame: DataFrame, **columns: Column) -> DataFrame:
     """The sink's columns, in its order, and ORIGIN; those not given are null."""
-    from pyspark.sql import functions as F
-
     kinds = {**SINK_COLUMNS, ORIGIN: ORIGIN_TYPE}
     return frame.select(*(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
-def divert_too_large(
-    rows: "DataFrame", limits: Mapping[str, int], pipeline: str, dead_letter: str | None
-) -> "DataFrame":
+def divert_too_large(rows: DataFrame, limits: Mapping[str, int], pipeline: str, dead_letter: str | None) -> DataFrame:
     """The sink's rows, with no record larger than its topic takes: such rows become parts in the dead-letter topic.
 
     One pass over the rows: computing them twice could give two different rows. Without a dead-letter topic such a row
     fails the batch.
     """
-    from pyspark.sql import functions as F
-
     limit = F.element_at(F.create_map(*(F.lit(part) for pair in limits.items() for part in pair)), F.col("topic"))
     carried = _length("key") + F.aggregate(
         _given(F.col("headers")),
@@ -101,10 +91,8 @@ def divert_too_large(
     return routed.select("_sent.*")
 
 
-def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Column":
+def _parts(reason: Column, pipeline: str, dead_letter: str, limit: int) -> Column:
     """The row in pieces that the dead-letter topic takes. Key and headers go along unless they are the large part."""
-    from pyspark.sql import functions as F
-
     room = limit - BATCH_OVERHEAD_BYTES - min(REASON_BYTES_MAX, limit // 4)
     spacious = F.col("_carried") <= F.lit(room // 2)
     chunk = max(1, room - room // 2)
@@ -117,7 +105,7 @@ def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Co
         .otherwise("")
     )  # fmt: skip
 
-    def part(number: "Column") -> "Column":
+    def part(number: Column) -> Column:
         added = [
             _header(REASON, why),
             _header(PIPELINE, F.lit(pipeline)),
@@ -136,25 +124,17 @@ def _parts(reason: "Column", pipeline: str, dead_letter: str, limit: int) -> "Co
 
 
 def _origin_headers(column: str) -> "list[Column]":
-    from pyspark.sql import functions as F
-
     names = {SOURCE_TOPIC: "topic", SOURCE_PARTITION: "partition", SOURCE_OFFSET: "offset"}
     return [_header(name, F.col(f"{column}.{part}")) for name, part in names.items()]
 
 
-def _length(column: str) -> "Column":
-    from pyspark.sql import functions as F
-
+def _length(column: str) -> Column:
     return F.coalesce(F.length(F.col(column)), F.lit(0))
 
 
-def _header(name: str, value: "Column") -> "Column":
-    from pyspark.sql import functions as F
-
+def _header(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
-def _given(headers: "Column") -> "Column":
-    from pyspark.sql import functions as F
-
+def _given(headers: Column) -> Column:
     return F.coalesce(headers.cast(HEADERS_TYPE), F.array().cast(HEADERS_TYPE))

@@ -115,7 +115,7 @@ def _cancelled(thrown: Any) -> str | None:
 def _connect_chain(error: BaseException) -> list[Link]:
     """Under Connect there is one link: the class that the server named, if the client knows it."""
     try:
-        from pyspark.errors.exceptions import connect
+        from pyspark.errors.exceptions import connect  # needs grpcio, which only Connect does
     except ImportError:
         return []
     if not isinstance(error, connect.SparkConnectException):

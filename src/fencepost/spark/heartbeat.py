@@ -6,7 +6,6 @@ take the run's turn.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -30,10 +29,7 @@ def period_seconds(limits: ClusterLimits) -> float:
 
 def keep_alive(run: QueryRun, group_id: str, is_active: Callable[[], bool]) -> None:
     """Start the run's heartbeat, once. It ends with the run, with its query, or when another driver has taken over."""
-    if run.heartbeat is None:
-        work = lambda: _watch(run, group_id, is_active)  # noqa: E731
-        run.heartbeat = threading.Thread(target=work, name="fencepost-heartbeat", daemon=True)
-        run.heartbeat.start()
+    run.start_heartbeat(lambda: _watch(run, group_id, is_active))
 
 
 def _watch(run: QueryRun, group_id: str, is_active: Callable[[], bool]) -> None:
@@ -59,7 +55,7 @@ def _watch(run: QueryRun, group_id: str, is_active: Callable[[], bool]) -> None:
 
 def beat(run: QueryRun, group_id: str) -> None:
     """Commit the run's record again, if it is still the group's. For whoever has the run's turn."""
-    run.touched_at = time.monotonic()
+    run.touch()
     try:
         try:
             _commit_again(run, group_id)
@@ -69,7 +65,7 @@ def beat(run: QueryRun, group_id: str) -> None:
             run.producer.abort()
             _commit_again(run, group_id)
     except ProducerFenced as error:
-        run.fenced_by = error
+        run.fence(error)
         _log.warning("another driver has taken over %r: %s", group_id, error)
     except (ClientError, FencepostSparkError) as error:
         _log.warning("the record of the quiet pipeline %r could not be renewed: %s", group_id, error)

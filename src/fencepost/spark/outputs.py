@@ -6,10 +6,14 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.transactions import TransactionHandle
 from fencepost.spark.errors import InvalidOutput
-from fencepost.spark.packing import PACKED_SCHEMA, Packer
+from fencepost.spark.packed_batches import PACKED_SCHEMA, PackingPlan
+from fencepost.spark.packing import Packer
 from fencepost.spark.requirements import value_in_force
 from fencepost.spark.routing import dense_indexes
 from fencepost.spark.run_producer import RunProducer
@@ -98,9 +102,6 @@ def bounded_arrow(spark: Any) -> Iterator[None]:
 @functools.cache
 def _row_type(schema: Any) -> Any:
     """As Spark writes it, made here: a schema in words would be parsed by the JVM in every batch."""
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
-
     return StructType([StructField(field.name, from_arrow_type(field.type)) for field in schema])
 
 
@@ -109,14 +110,16 @@ def packed(outputs: Sequence[Output], counts: Mapping[str, int], writers: int, s
     frames = [
         output.rows.mapInArrow(
             Packer(
-                topic=output.topic,
-                partition_counts=dict(counts),
-                indexes=dense_indexes(counts),
-                writers=writers,
-                compression=int(settings.compression),
-                batch_bytes=settings.batch_bytes,
-                bootstrap_servers=settings.bootstrap_servers,
-                options=dict(settings.options),
+                PackingPlan(
+                    topic=output.topic,
+                    partition_counts=dict(counts),
+                    indexes=dense_indexes(counts),
+                    writers=writers,
+                    compression=int(settings.compression),
+                    batch_bytes=settings.batch_bytes,
+                    bootstrap_servers=settings.bootstrap_servers,
+                    options=dict(settings.options),
+                )
             ).__call__,
             _row_type(PACKED_SCHEMA),
         )

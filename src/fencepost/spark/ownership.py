@@ -6,12 +6,14 @@ topics, for as long as the transaction's timeout.
 
 import logging
 import time
+from collections.abc import Sequence
 
 from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.kafka_types import GroupMember
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.decisions import Decision, View, decide
-from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.errors import FencepostSparkError, GroupInUse
 from fencepost.spark.markers import newest
 from fencepost.spark.planned import plans_of
 from fencepost.wire.errors import ErrorCode
@@ -65,3 +67,12 @@ def _is_open(admin: Admin, name: str) -> bool:
         if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return False
         raise
+
+
+def refuse_members(group_id: str, members: Sequence[GroupMember]) -> None:
+    if members:
+        who = ", ".join(sorted({member.client_id for member in members}))
+        raise GroupInUse(
+            f"group {group_id!r} has members ({who}); their commits would destroy the sink's",
+            "stop these consumers, or give the sink another name",
+        )

@@ -5,45 +5,28 @@ is stamped into it by the writer. This is what a driver sends them; how rows are
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
+from fencepost.spark.packed_batches import PackingPlan
 from fencepost.spark.workers import TaskCode, freeze_imports
 
 GATHER_BYTES = 16 * 1024 * 1024
 GATHER_ROWS = 200_000
 """Rows are gathered this far before they are packed: with many partitions batches would be short otherwise."""
 
-PACKED_SCHEMA = pa.schema(
-    [
-        pa.field("salt", pa.int32(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("records", pa.int32(), nullable=False),
-        pa.field("batch", pa.binary(), nullable=False),
-    ]
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Packer(TaskCode):
-    """Given to `mapInArrow`. `topic` None: each row names its own, in a column."""
+    """Given to `mapInArrow`."""
 
-    topic: str | None
-    partition_counts: Mapping[str, int]
-    indexes: Mapping[str, int]
-    writers: int
-    compression: int
-    batch_bytes: int
-    bootstrap_servers: tuple[str, ...]
-    options: Mapping[str, Any] = dataclasses.field(repr=False)
+    plan: PackingPlan
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        # Loads numba's compiled code, which takes a second: only tasks need it, the driver makes this object.
         from fencepost.spark.row_packing import Packing
 
-        packing = Packing(self)
+        packing = Packing(self.plan)
         gathered: list[Any] = []
         rows = size_bytes = 0
         for batch in batches:

@@ -7,182 +7,43 @@
 
     shop.start(spark, bootstrap_servers="127.0.0.1:9092", checkpoint="/checkpoints/shop")
 
-What is here is the declaration and its check. `processing` says what happens to a batch, `running` how it is started.
+`pipeline_declaration` holds and checks what is declared, `processing` says what happens to a batch, `starting` makes it
+a query, `running` follows one.
 """
 
 import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.formats import FORMATS, Schema
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from fencepost.spark.formats import Schema
+from fencepost.spark.pipeline_declaration import (
+    Declaration,
+    Definition,
+    InvalidPipeline,
+    Output,
+    Source,
+    Transform,
+    check_definition,
+)
+from fencepost.spark.progress import Progress, progress_of
 from fencepost.spark.registry import SchemaRegistry, as_registry
+from fencepost.spark.starting import StartOptions, start
+from fencepost.spark.testing import Tested, run_test
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from fencepost.spark.progress import Progress
-    from fencepost.spark.testing import Tested
-
-Transform = Callable[..., Any]
-OUTPUT_MODES = ("append", "update", "complete")
+__all__ = ["InvalidPipeline", "Output", "Pipeline", "Source", "pipeline"]
 
 
-class InvalidPipeline(FencepostSparkError):
-    """The declaration of a pipeline, or what its function gave back, cannot be."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """A topic to write to. `key` names the column whose text becomes the record's key; a column `_key` does it too."""
-
-    topic: str
-    key: str | None = None
-    format: str = "json"
-    schema: Schema = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Topics to read that share a schema: one, several, or all that a pattern (a regular expression for the whole name)
-    matches.
-
-    With `tombstones` a record without a value is a row: its columns are null and `_tombstone` is true. Without, it is a
-    dead letter, except in the format bytes. `options` are more options of the reader, for this source only.
-    """
-
-    topic: str | Sequence[str] | None = None
-    pattern: str | None = None
-    schema: Schema = None
-    format: str = "json"
-    tombstones: bool = False
-    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """Those that are known by name."""
-        if self.topic is None:
-            return ()
-        return (self.topic,) if isinstance(self.topic, str) else tuple(self.topic)
-
-
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """What a pipeline is, without its function."""
-
-    name: str
-    inputs: Mapping[str, Source]
-    """By the names under which the function gets their rows."""
-    outputs: tuple[Output, ...]
-    registry: SchemaRegistry | None = None
-    dead_letter: str | None = None
-    output_mode: str = "append"
-    transaction_timeout_ms: int | None = None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Every topic that it reads and that is known by name."""
-        return tuple(topic for source in self.inputs.values() for topic in source.topics)
-
-    @property
-    def read_from(self) -> list[str]:
-        """For people: topics and patterns."""
-        patterns = [f"/{source.pattern}/" for source in self.inputs.values() if source.pattern is not None]
-        return [*self.sources, *patterns]
-
-    @property
-    def topics(self) -> list[str]:
-        """Every topic that it writes to."""
-        written = [output.topic for output in self.outputs]
-        return written if self.dead_letter is None or self.dead_letter in written else [*written, self.dead_letter]
-
-
-class Pipeline:
-    """A declared pipeline; the function it was made from is `transform`."""
-
-    def __init__(self, definition: Definition, transform: Transform, stream_step: Transform | None = None) -> None:
-        self.definition = definition
-        self.transform = transform
-        self.stream_step = stream_step
-        self.sample_row: Callable[[int], Any] | None = None
-        self._arguments = _arguments(transform)
-        if len(definition.inputs) == 1 and len(self._arguments) not in (1, 2):
-            raise InvalidPipeline(
-                f"the function of pipeline {self.name} takes {len(self._arguments)} arguments",
-                "it gets the batch, and `once` if it asks",
-            )
-        self.__doc__ = transform.__doc__
-        self.__name__ = getattr(transform, "__name__", definition.name)
-        self.__module__ = getattr(transform, "__module__", __name__)
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-    @property
-    def wants_once(self) -> bool:
-        return len(self._arguments) == 2 if len(self.definition.inputs) == 1 else "once" in self._arguments
-
-    def stream(self, step: Transform) -> Transform:
-        """Declare a step on the streams before they are cut into batches: the only place where joins of streams,
-        watermarks and state over batches work. It gets the rows of each source, and gives back one DataFrame."""
-        wanted = tuple(self.definition.inputs)
-        if len(wanted) > 1 and set(_arguments(step)) != set(wanted):
-            raise InvalidPipeline(
-                f"the stream step of pipeline {self.name} takes ({', '.join(_arguments(step))})",
-                f"it gets the rows of each source by name: ({', '.join(wanted)})",
-            )
-        self.stream_step = step
-        return step
-
-    def streamed(self, frames: "Mapping[str, DataFrame]") -> "DataFrame":
-        """What the stream step makes of the rows of each source."""
-        from pyspark.sql import DataFrame
-
-        assert self.stream_step is not None
-        made = self.stream_step(*frames.values()) if len(frames) == 1 else self.stream_step(**frames)
-        if not isinstance(made, DataFrame):
-            raise InvalidPipeline(
-                f"the stream step of pipeline {self.name} gave back {type(made).__name__}", "give back a DataFrame"
-            )
-        return made
-
-    def transformed(self, frames: "Mapping[str, DataFrame]", once: "Callable[[DataFrame], DataFrame]") -> Any:
-        """What the function makes of a batch: of the rows of each source, or of what the stream step gave."""
-        if len(frames) == 1:
-            (frame,) = frames.values()
-            return self.transform(frame, once) if self.wants_once else self.transform(frame)
-        return self.transform(**frames, once=once) if self.wants_once else self.transform(**frames)
-
-    def check_arguments(self) -> None:
-        """Of a function over several sources; whether there is a stream step is known only when all is declared."""
-        inputs = tuple(self.definition.inputs)
-        frames = [name for name in self._arguments if name != "once"]
-        if len(inputs) == 1 or (self.stream_step is not None and len(frames) == 1):
-            return
-        if self.stream_step is not None:
-            raise InvalidPipeline(
-                f"the function of pipeline {self.name} takes ({', '.join(self._arguments)})",
-                "it gets what the stream step gives, one frame, and `once` if it asks",
-            )
-        if set(frames) != set(inputs):
-            raise InvalidPipeline(
-                f"the function of pipeline {self.name} takes ({', '.join(self._arguments)})",
-                f"it gets the rows of each source by name, ({', '.join(inputs)}), and `once` if it asks",
-            )
-
-    def sample(self, row: Callable[[int], Any]) -> Callable[[int], Any]:
-        """Declare how to make the n-th row of sample input, for `fencepost run --sample`. With several sources it gives
-        back a dict from source to row."""
-        self.sample_row = row
-        return row
+class Pipeline(Declaration):
+    """A declared pipeline, to be started, watched and tested."""
 
     def start(
         self,
-        spark: "SparkSession",
+        spark: SparkSession,
         *,
         bootstrap_servers: str,
         checkpoint: str,
@@ -196,7 +57,7 @@ class Pipeline:
         max_writers: int | None = None,
         adopt: str = "refuse",
         source_bootstrap_servers: str | None = None,
-    ) -> "StreamingQuery":
+    ) -> StreamingQuery:
         """Start the query and return it, as `writeStream.start()` does.
 
         `trigger` is what `DataStreamWriter.trigger` takes, for example `{"processingTime": "10 seconds"}` or
@@ -204,8 +65,6 @@ class Pipeline:
         `source_bootstrap_servers` is the cluster that is read, if it is not the one that is written; options of its
         client are `kafka.*` in `source_options`.
         """
-        from fencepost.spark.starting import StartOptions, start
-
         options = StartOptions(
             bootstrap_servers=bootstrap_servers,
             checkpoint=str(checkpoint),
@@ -223,31 +82,19 @@ class Pipeline:
         query: StreamingQuery = start(self, spark, options)
         return query
 
-    def progress(self, query: "StreamingQuery") -> "list[Progress]":
+    def progress(self, query: StreamingQuery) -> list[Progress]:
         """The last batches of a query that this process has started: Spark's own report of each, with the rows that
         were written and where its transaction stands, which Spark has no place for."""
-        from fencepost.spark.progress import progress_of
-
         return [progress_of(self.name, reported) for reported in query.recentProgress]
 
-    def test(self, spark: "SparkSession", *batches: "Sequence[Any] | Mapping[str, Sequence[Any]]") -> "Tested":
+    def test(self, spark: SparkSession, *batches: Sequence[Any] | Mapping[str, Sequence[Any]]) -> Tested:
         """Run micro-batches of rows through the pipeline without a broker, and give back what it would have written.
 
         A row is a dict, which is encoded first, or str or bytes, taken as the record's value as it is, or None, a
         tombstone; `fencepost.spark.testing.Record(row, key=...)` gives it a key, headers or a topic. With several
         sources a batch is a dict from source to rows.
         """
-        from fencepost.spark.testing import run_test
-
         return run_test(self, spark, batches)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """The plain function."""
-        return self.transform(*arguments)
-
-    def __repr__(self) -> str:
-        sources, topics = ", ".join(self.definition.read_from), ", ".join(self.definition.topics)
-        return f"<pipeline {self.name}: {sources} -> {topics}>"
 
 
 @overload
@@ -324,7 +171,7 @@ def pipeline(
         output_mode=output_mode,
         transaction_timeout_ms=transaction_timeout_ms,
     )
-    _check(definition)
+    check_definition(definition)
     if sql is None and stream_sql is None:
         return lambda transform: Pipeline(definition, transform)
     return _of_sql(definition, sql, stream_sql)
@@ -411,63 +258,3 @@ def _selected(text: str, names: Sequence[str], frames: Sequence[Any], named: Map
 
 def _signature(names: Sequence[str]) -> inspect.Signature:
     return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
-
-
-def _check(definition: Definition) -> None:
-    if not definition.name or not isinstance(definition.name, str):
-        raise InvalidPipeline("a pipeline needs a name", "it is its transactional id and consumer group")
-    where = f"pipeline {definition.name}"
-    if not definition.outputs:
-        raise InvalidPipeline(f"{where} has no outputs", "give outputs= one topic or more")
-    topics = [output.topic for output in definition.outputs]
-    for topic in (*definition.sources, *definition.topics):
-        if not isinstance(topic, str) or not topic:
-            raise InvalidPipeline(f"{where}: {topic!r} is no topic")
-    for topic in topics:
-        if topics.count(topic) > 1:
-            raise InvalidPipeline(f"{where} names the output {topic} twice")
-        if topic in definition.sources:
-            raise InvalidPipeline(f"{where} writes to its own source {topic}", "it would never come to an end")
-    for topic in definition.sources:
-        if definition.sources.count(topic) > 1:
-            raise InvalidPipeline(f"{where} reads {topic} twice", "use the frame of one source twice instead")
-    if definition.dead_letter in (*topics, *definition.sources):
-        raise InvalidPipeline(
-            f"{where}: the dead-letter topic {definition.dead_letter} is also a source or an output",
-            "give dead letters a topic of their own",
-        )
-    for name, source in definition.inputs.items():
-        _check_source(f"{where}, source {name}", source, definition.topics)
-    for name in (*(each.format for each in definition.inputs.values()), *(each.format for each in definition.outputs)):
-        if name not in FORMATS:
-            raise InvalidPipeline(f"{where}: {name!r} is no format", f"take one of {', '.join(FORMATS)}")
-    if definition.output_mode not in OUTPUT_MODES:
-        raise InvalidPipeline(
-            f"{where}: {definition.output_mode!r} is no output mode", f"take one of {', '.join(OUTPUT_MODES)}"
-        )
-
-
-def _check_source(where: str, source: Source, written: Sequence[str]) -> None:
-    if bool(source.topics) == (source.pattern is not None):
-        raise InvalidPipeline(f"{where}: one of topic and pattern is needed", "Source('orders') or Source(pattern=...)")
-    if source.pattern is None:
-        return
-    try:
-        matched = [topic for topic in written if re.fullmatch(source.pattern, topic)]
-    except re.error as error:
-        raise InvalidPipeline(f"{where}: {source.pattern!r} is no regular expression: {error}") from None
-    if matched:
-        raise InvalidPipeline(
-            f"{where}: the pattern {source.pattern!r} matches {matched[0]}, which the pipeline writes",
-            "it would never come to an end: make the pattern narrower",
-        )
-
-
-def _arguments(function: Transform) -> tuple[str, ...]:
-    """The names of the parameters that have to be given."""
-    return tuple(
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    )

@@ -7,7 +7,10 @@ that rows which the stream step never saw still reach the dead-letter topic in t
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from fencepost.spark.dead_letters import (
     ORIGIN,
@@ -18,11 +21,9 @@ from fencepost.spark.dead_letters import (
     record_origin,
     sink_rows,
 )
-from fencepost.spark.formats import ERROR, ROW, Format, reading_format, writing_format
-from fencepost.spark.pipelines import InvalidPipeline, Output, Pipeline, Source
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from fencepost.spark.formats import ERROR, ROW, Format
+from fencepost.spark.pipeline_declaration import Declaration, InvalidPipeline, Output, Source
+from fencepost.spark.pipeline_formats import reading_format, writing_format
 
 DEAD = "_dead"
 KEY, HEADERS, PARTITION, TOMBSTONE = "_key", "_headers", "_partition", "_tombstone"
@@ -30,13 +31,11 @@ SPECIAL = (KEY, HEADERS, PARTITION, TOMBSTONE, RECORD)
 METRICS_PREFIX = "fencepost."
 ROWS_METRIC, DEAD_METRIC = "rows_in", "dead_letters"
 """In `StreamingQueryProgress.observedMetrics`, by source."""
-Once = Callable[["DataFrame"], "DataFrame"]
+Once = Callable[[DataFrame], DataFrame]
 
 
-def tagged(pipeline: Pipeline, records: "Mapping[str, DataFrame]", formats: Mapping[str, Format]) -> "DataFrame":
+def tagged(pipeline: Declaration, records: Mapping[str, DataFrame], formats: Mapping[str, Format]) -> DataFrame:
     """From the records of each source, with the columns of Spark's Kafka source; streaming or not."""
-    from pyspark.sql import functions as F
-
     pipeline.check_arguments()
     parsed = {
         name: _parsed(pipeline, source, records[name], formats[name])
@@ -65,10 +64,8 @@ def tagged(pipeline: Pipeline, records: "Mapping[str, DataFrame]", formats: Mapp
     return functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [*sides, *dead_sides])
 
 
-def _parsed(pipeline: Pipeline, source: Source, records: "DataFrame", format: Format) -> "DataFrame":
+def _parsed(pipeline: Declaration, source: Source, records: DataFrame, format: Format) -> DataFrame:
     """With ROW, and TOMBSTONE if the source has them, or with ERROR."""
-    from pyspark.sql import functions as F
-
     parsed = format.decode(_with_record(records))
     fields = parsed.select(f"{ROW}.*").columns
     for special in (RECORD, TOMBSTONE):
@@ -83,11 +80,9 @@ def _parsed(pipeline: Pipeline, source: Source, records: "DataFrame", format: Fo
     return parsed.where(F.when(is_good, F.lit(True)).otherwise(F.raise_error(_refusal(pipeline.name))))
 
 
-def _counted(name: str, parsed: "DataFrame") -> "DataFrame":
+def _counted(name: str, parsed: DataFrame) -> DataFrame:
     """Spark puts the counts into its own report of a stream's batch. They stay right where Spark's own count of input
     rows is not: when a batch is computed twice, and when a plan reads its source twice."""
-    from pyspark.sql import functions as F
-
     rows, dead = F.count(F.lit(1)).alias(ROWS_METRIC), F.count(ERROR).alias(DEAD_METRIC)
     return parsed.observe(METRICS_PREFIX + name, rows, dead) if parsed.isStreaming else parsed
 
@@ -101,12 +96,10 @@ def _row_of(name: str) -> str:
 
 
 def output_rows(
-    pipeline: Pipeline, batch: "DataFrame", once: Once, formats: Mapping[str, Format], limits: Mapping[str, int]
-) -> "dict[str, DataFrame]":
+    pipeline: Declaration, batch: DataFrame, once: Once, formats: Mapping[str, Format], limits: Mapping[str, int]
+) -> dict[str, DataFrame]:
     """From a tagged batch to the sink's rows, by the output they belong to. A frame's `topic` column has the last word:
     rows that are too large are in the frame of their output, on their way to the dead-letter topic."""
-    from pyspark.sql import functions as F
-
     definition = pipeline.definition
     if len(definition.topics) > 1 or len(definition.inputs) > 1:
         batch = once(batch)
@@ -124,13 +117,11 @@ def output_rows(
     }
 
 
-def union(frames: "Mapping[str, DataFrame]") -> "DataFrame":
-    from pyspark.sql import DataFrame
-
+def union(frames: Mapping[str, DataFrame]) -> DataFrame:
     return functools.reduce(DataFrame.unionByName, frames.values())
 
 
-def input_formats(pipeline: Pipeline) -> dict[str, Format]:
+def input_formats(pipeline: Declaration) -> dict[str, Format]:
     definition = pipeline.definition
     return {
         name: reading_format(source.format, source.schema, definition.registry, source.topics)
@@ -138,7 +129,7 @@ def input_formats(pipeline: Pipeline) -> dict[str, Format]:
     }
 
 
-def output_formats(pipeline: Pipeline) -> dict[str, Format]:
+def output_formats(pipeline: Declaration) -> dict[str, Format]:
     """Registers schemas where a registry is used."""
     definition = pipeline.definition
     return {
@@ -147,16 +138,12 @@ def output_formats(pipeline: Pipeline) -> dict[str, Format]:
     }
 
 
-def _with_record(records: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as F
-
+def _with_record(records: DataFrame) -> DataFrame:
     kept = F.struct(*RECORD_COLUMNS)
     return records.select(kept.alias(RECORD), "value")
 
 
-def _by_topic(pipeline: Pipeline, made: Any) -> "dict[str, DataFrame]":
-    from pyspark.sql import DataFrame
-
+def _by_topic(pipeline: Declaration, made: Any) -> dict[str, DataFrame]:
     topics = [output.topic for output in pipeline.definition.outputs]
     if isinstance(made, DataFrame) and len(topics) == 1:
         return {topics[0]: made}
@@ -173,9 +160,7 @@ def _by_topic(pipeline: Pipeline, made: Any) -> "dict[str, DataFrame]":
     return dict(made)
 
 
-def _encoded(frame: "DataFrame", output: Output, format: Format) -> "DataFrame":
-    from pyspark.sql import functions as F
-
+def _encoded(frame: DataFrame, output: Output, format: Format) -> DataFrame:
     payload = [column for column in frame.columns if column not in SPECIAL]
     if not payload:
         raise InvalidPipeline(f"the frame for {output.topic} has no column for the value")
@@ -200,7 +185,7 @@ def _encoded(frame: "DataFrame", output: Output, format: Format) -> "DataFrame":
     return sink_rows(frame, **columns)
 
 
-def _origin(frame: "DataFrame") -> "Column | None":
+def _origin(frame: DataFrame) -> Column | None:
     """Known as long as the frame has kept the column RECORD."""
     if RECORD not in frame.columns:
         return None
@@ -209,8 +194,6 @@ def _origin(frame: "DataFrame") -> "Column | None":
 
 
 def _refusal(name: str) -> Any:
-    from pyspark.sql import functions as F
-
     record = [F.col(f"{RECORD}.{part}") for part in ("topic", "partition", "offset")]
     return F.concat(
         F.lit(f"pipeline {name}: record "), record[0], F.lit("-"), record[1], F.lit(" at offset "), record[2],

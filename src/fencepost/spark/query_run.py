@@ -145,6 +145,53 @@ class QueryRun:
     kept: list[Any] = dataclasses.field(default_factory=list)
     """Frames that the batch before had materialised."""
 
+    def look_first(self, stored: Record | None) -> bool:
+        """Remember what the group holds when this run looks for the first time. Returns whether this is that time."""
+        if self.first_look is not None:
+            return False
+        self.first_look = FirstLook(None if stored is None else stored.marker)
+        return True
+
+    def has_committed(self, record: Record) -> None:
+        self.held = record
+        self.touch()
+
+    def has_found(self, record: Record | None) -> None:
+        """The batch was committed before; its record is the one to go on from."""
+        self.held = record
+
+    def touch(self) -> None:
+        """The record is committed now, or about to be."""
+        self.touched_at = time.monotonic()
+
+    def leave_out_copies(self) -> None:
+        self.may_copy = False
+
+    def finish(self, batch_id: int) -> None:
+        self.finished = batch_id
+
+    def fence(self, cause: Exception) -> None:
+        self.fenced_by = cause
+
+    def take_over_again(self) -> None:
+        """The driver that has fenced this one has given way."""
+        self.fenced_by = None
+        self.producer.take_over_again()
+
+    def begin_batch(self) -> None:
+        self.turn.acquire()
+        self.is_in_batch = True
+
+    def end_batch(self) -> None:
+        self.is_in_batch = False
+        self.turn.release()
+
+    def start_heartbeat(self, beat: Callable[[], None]) -> None:
+        """In a thread of its own, once."""
+        if self.heartbeat is None:
+            self.heartbeat = threading.Thread(target=beat, name="fencepost-heartbeat", daemon=True)
+            self.heartbeat.start()
+
 
 _runs: dict[RunKey, QueryRun] = {}
 _lock = threading.Lock()

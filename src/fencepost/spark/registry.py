@@ -72,13 +72,12 @@ class SchemaRegistry:
         return RegisteredSchema(answer["id"], text)
 
     def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        request = urllib.request.Request(self.url.rstrip("/") + path)
-        request.add_header("Accept", CONTENT_TYPE)
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url.rstrip("/") + path, data, {"Accept": CONTENT_TYPE})
         if self.username is not None:
             pair = base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode()
             request.add_header("Authorization", f"Basic {pair}")
         if body is not None:
-            request.data = json.dumps(body).encode()
             request.add_header("Content-Type", CONTENT_TYPE)
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_SECONDS) as answer:

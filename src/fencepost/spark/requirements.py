@@ -66,7 +66,7 @@ def require_pyspark(minimum: tuple[int, int] = PYSPARK_FOR_SINK, purpose: str = 
     """The version that is installed."""
     wanted = ".".join(map(str, minimum))
     try:
-        from pyspark import __version__
+        from pyspark import __version__  # here, because it may be missing
     except ImportError:
         raise RequirementNotMet("PySpark is not installed", INSTALL_EXTRA) from None
     found = tuple(int(part) for part in re.findall(r"\d+", __version__)[:2])

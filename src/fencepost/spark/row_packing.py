@@ -16,7 +16,7 @@ import pyarrow as pa
 from fencepost.client.blocking import Admin
 from fencepost.spark import partition_kernels as kernels
 from fencepost.spark.errors import InvalidOutput
-from fencepost.spark.packing import PACKED_SCHEMA, Packer
+from fencepost.spark.packed_batches import PACKED_SCHEMA, PackingPlan
 from fencepost.spark.routing import first_index, salts
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy, is_valid, to_numpy
 from fencepost.wire.arrow_records import decode_batches, encode_batches
@@ -27,10 +27,10 @@ _NO_BYTES, _NO_OFFSETS, _NO_CHOICE = np.empty(0, np.uint8), np.empty(0, np.int32
 
 
 class Packing:
-    def __init__(self, packer: Packer) -> None:
-        self._packer = packer
-        self._counts = dict(packer.partition_counts)
-        self._salts = salts(packer.writers)
+    def __init__(self, plan: PackingPlan) -> None:
+        self._plan = plan
+        self._counts = dict(plan.partition_counts)
+        self._salts = salts(plan.writers)
         # Tasks that begin everywhere at once would all fill the same partitions first.
         self._sticky = random.Random(os.urandom(8)).randrange(1 << 30)
 
@@ -54,8 +54,8 @@ class Packing:
             )
 
     def _by_topic(self, columns: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        if self._packer.topic is not None:
-            yield self._packer.topic, columns
+        if self._plan.topic is not None:
+            yield self._plan.topic, columns
             return
         topics = columns["topic"]
         if topics.null_count:
@@ -70,7 +70,7 @@ class Packing:
             yield topic, {name: column.take(rows) for name, column in columns.items()}
 
     def _pack_topic(self, topic: str, columns: dict[str, Any]) -> Iterator[_Packed]:
-        packer = self._packer
+        plan = self._plan
         count = self._partition_count(topic)
         values, keys, headers = columns["value"], columns.get("key"), columns.get("headers")
         rows = len(values)
@@ -80,7 +80,7 @@ class Packing:
             starts, order = placed
             values, keys, headers = (None if c is None else c.take(order) for c in (values, keys, headers))
         now_ms = time.time_ns() // 1_000_000
-        index, writers = first_index(topic, packer.indexes), packer.writers
+        index, writers = first_index(topic, plan.indexes), plan.writers
         for partition in np.flatnonzero(np.diff(starts)):
             begin, size = int(starts[partition]), int(starts[partition + 1] - starts[partition])
             salt = self._salts[(index + int(partition)) % writers]
@@ -89,8 +89,8 @@ class Packing:
                 timestamps=now_ms,
                 keys=None if keys is None else keys.slice(begin, size),
                 headers=None if headers is None else headers.slice(begin, size),
-                batch_bytes=packer.batch_bytes,
-                compression=packer.compression,
+                batch_bytes=plan.batch_bytes,
+                compression=plan.compression,
             ):
                 yield salt, topic, int(partition), read_header(batch).record_count, batch
 
@@ -102,7 +102,7 @@ class Packing:
         if count == 1 and chosen is None:
             return None
         values = columns["value"]
-        portions = max(1, math.ceil(values.nbytes / self._packer.batch_bytes))
+        portions = max(1, math.ceil(values.nbytes / self._plan.batch_bytes))
         placed = np.empty(rows, np.int64)
         choice = _NO_CHOICE if chosen is None else _chosen(chosen.cast(pa.int64()))
         refused = kernels.place(placed, count, *_bytes_column(keys), choice, self._sticky % count, portions)
@@ -116,7 +116,7 @@ class Packing:
     def _partition_count(self, topic: str) -> int:
         """Topics that only the rows name are looked up here; that is no call to a coordinator."""
         if topic not in self._counts:
-            with Admin(self._packer.bootstrap_servers, **self._packer.options) as admin:
+            with Admin(self._plan.bootstrap_servers, **self._plan.options) as admin:
                 self._counts[topic] = len(admin.describe_topic(topic).partitions)
         return self._counts[topic]
 

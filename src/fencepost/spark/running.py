@@ -13,16 +13,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import accumulators
+from pyspark.sql import SparkSession
 
 from fencepost.spark import batch_states, worker_daemon
-from fencepost.spark.pipelines import Pipeline
+from fencepost.spark.pipeline_declaration import Declaration
 from fencepost.spark.progress import Progress, progress_of
 from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
 from fencepost.spark.starting import StartOptions, start, transaction_timeout_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.1
 STOP_POLL_SECONDS = 0.02
@@ -53,13 +54,11 @@ logger.executor.level = off
 """
 
 
-def session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
+def session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session that fits the machine; `conf` has the last word. Says what is missing before it starts."""
     require_java()
     require_pyspark(PYSPARK_FOR_SOURCE, "a pipeline")
     require_arrow()
-    from pyspark.sql import SparkSession
-
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     # Spark asks this Python which data sources there are, and would take another one from the path.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -86,17 +85,15 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
 
 def _silence_accumulators() -> None:
     """Their server prints a traceback when the JVM dies; that it died is told by whoever runs the query."""
-    from pyspark import accumulators
-
     for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
         server = getattr(accumulators, name, None)
         if server is not None:
             server.handle_error = lambda self, request, client_address: None
 
 
-def close(spark: "SparkSession") -> None:
+def close(spark: SparkSession) -> None:
     """End the session and its JVM, whatever state they are in."""
-    process = _jvm(spark)
+    process = _java_process(spark)
     with contextlib.suppress(Exception):
         if process is None or process.poll() is None:
             spark.stop()
@@ -110,12 +107,10 @@ def close(spark: "SparkSession") -> None:
             process.wait()
 
 
-def spark_is_lost(spark: "SparkSession", error: BaseException) -> str | None:
+def spark_is_lost(spark: SparkSession, error: BaseException) -> str | None:
     """What happened to Spark itself, so that the same query may be started again; None where the query has failed: a
     refusal of the sink, an error of the user's own code."""
-    from py4j.protocol import Py4JError, Py4JJavaError
-
-    process = _jvm(spark)
+    process = _java_process(spark)
     if process is not None:
         if isinstance(error, OSError | EOFError | Py4JError) and not isinstance(error, Py4JJavaError):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,7 +128,7 @@ def _was_not_asked(text: str) -> bool:
     return is_this_one and "DATA_SOURCE_NOT_FOUND" in text and "fencepost" in text
 
 
-def _jvm(spark: "SparkSession") -> "subprocess.Popen[bytes] | None":
+def _java_process(spark: SparkSession) -> "subprocess.Popen[bytes] | None":
     """The process that PySpark has started; None where it runs inside one that somebody else has started."""
     return getattr(spark.sparkContext._gateway, "proc", None)
 
@@ -148,7 +143,7 @@ def _described_end(status: int) -> str:
 class Run:
     """One query of a pipeline in this process."""
 
-    def __init__(self, pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+    def __init__(self, pipeline: Declaration, spark: SparkSession, options: StartOptions) -> None:
         batch_states.reset(pipeline.name)
         self._name = pipeline.name
         self.is_stopping = False

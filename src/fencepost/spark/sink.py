@@ -115,20 +115,15 @@ class Transaction:
             raise NotSupported(
                 f"a transaction of {settings.name!r} is open already", "write everything of a batch in one transaction"
             )
-        run.turn.acquire()
-        run.is_in_batch = True
+        run.begin_batch()
         try:
             while run.kept:
                 release(run.kept.pop())
             self.replayed = self._attempts.enter() is Step.SKIP
         except BaseException:
-            self._leave(run)
+            run.end_batch()
             raise
         return self
-
-    def _leave(self, run: QueryRun) -> None:
-        run.is_in_batch = False
-        run.turn.release()
 
     def once(self, df: Any) -> Any:
         """The same rows for everything made of them: a random or timed column is computed once and kept."""
@@ -152,7 +147,7 @@ class Transaction:
             _say_if_kept_rows_were_lost(failed)
             raise
         finally:
-            self._leave(run)
+            run.end_batch()
         if error is None:
             keep_alive(run, self._settings.name, self._is_active)
 
@@ -171,7 +166,7 @@ class Transaction:
             if not self._outputs:
                 self._run_plan()
             self.committed = attempts.write(self._outputs)
-        run.finished = self._batch_id
+        run.finish(self._batch_id)
 
     def _run_plan(self) -> None:
         """The state store of a stateful query needs every version: the plan has to run, whatever is written of it."""

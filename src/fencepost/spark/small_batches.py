@@ -62,6 +62,10 @@ class SmallBatches:
             return False  # Another source than Kafka, or a partition that begins nobody knows where.
         return sum(max(0, end - begin[at]) for at, end in planned.offsets.items()) <= self.rows_max
 
+    def has_read(self, planned: Planned) -> None:
+        """The batch is committed: the next one reads from where it ends."""
+        self.read_until = planned.offsets
+
     def was_too_large(self, batch_id: int) -> None:
         self.not_before = batch_id + BATCHES_UNTIL_NEXT_TRY
 

@@ -62,12 +62,13 @@ class FencepostSource(DataSource):
         return FencepostReader(self._parsed(schema, is_streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        # Only a mistake leads here, so nobody else pays for the import.
         from fencepost.spark.stream_writing import instead_of_stream_writer
 
         raise instead_of_stream_writer(dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        from fencepost.spark.stream_writing import instead_of_writer
+        from fencepost.spark.stream_writing import instead_of_writer  # as above
 
         raise instead_of_writer(dict(self.options))
 
@@ -98,6 +99,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     # Spark makes a task without a range when there is nothing to read.
     if not isinstance(partition, RangePartition):
         return iter(())
+    # What reads the records is for tasks; the process that plans them starts quicker without it.
     from fencepost.spark.source_reading import read_range
 
     return read_range(options, partition.range)

@@ -82,6 +82,7 @@ def _portions(
     isolation_level: IsolationLevel,
     aborted: Iterable[AbortedTransaction],
 ) -> _Fetched:
+    # Here and below: numba's compiled code, which the process that plans the tasks never needs.
     from fencepost.spark.unpacking import Portion
     from fencepost.wire.arrow_records import BatchAt
 
@@ -93,7 +94,7 @@ def _portions(
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
     """The rows of a range; fewer, with a warning, where they are gone and `failOnDataLoss` is off."""
-    from fencepost.spark.unpacking import Unpacker
+    from fencepost.spark.unpacking import Unpacker  # as above
 
     partition = TopicPartition(wanted.topic, wanted.partition)
     unpacker = Unpacker(partition, wanted.end, include_headers=options.include_headers)

@@ -4,7 +4,9 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
@@ -13,8 +15,9 @@ from fencepost.spark import batch_states
 from fencepost.spark.adoption import Adoption, adoption_of
 from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.formats import Format
-from fencepost.spark.ownership import end_what_was_left, first_decision
-from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
+from fencepost.spark.materialising import again_if_kept_rows_were_lost
+from fencepost.spark.ownership import end_what_was_left, first_decision, refuse_members
+from fencepost.spark.pipeline_declaration import Declaration, InvalidPipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
 from fencepost.spark.query_sources import trigger_of
 from fencepost.spark.requirements import is_connect, refuse_trigger, transaction_timeout
@@ -23,9 +26,6 @@ from fencepost.spark.shipping import ship
 from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.spark.transaction_timeouts import TransactionTimeout
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
@@ -58,7 +58,7 @@ class MissingTopics(InvalidPipeline):
     """Topics of a pipeline that the cluster does not have."""
 
 
-def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> Any:
+def start(pipeline: Declaration, spark: SparkSession, options: StartOptions) -> Any:
     """The running query. What cannot work is refused before it starts."""
     if not options.checkpoint:
         raise InvalidPipeline(
@@ -85,7 +85,7 @@ def start(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> A
 
 
 def transaction_timeout_of(
-    pipeline: Pipeline, spark: "SparkSession", query: Any, options: StartOptions
+    pipeline: Declaration, spark: SparkSession, query: Any, options: StartOptions
 ) -> TransactionTimeout:
     """What the transactions of a query that was started here run with. Not under Connect."""
     wanted = transaction_timeout(spark, trigger_of(query._jsq.streamingQuery()), _given_timeout_ms(pipeline, options))
@@ -93,7 +93,7 @@ def transaction_timeout_of(
         return wanted.at_most(_broker_timeout_ms_max(admin))
 
 
-def _given_timeout_ms(pipeline: Pipeline, options: StartOptions) -> int | None:
+def _given_timeout_ms(pipeline: Declaration, options: StartOptions) -> int | None:
     return options.transaction_timeout_ms or pipeline.definition.transaction_timeout_ms
 
 
@@ -107,19 +107,17 @@ def _broker_timeout_ms_max(admin: Admin) -> int | None:
         return None
 
 
-def check_formats(pipeline: Pipeline) -> None:
+def check_formats(pipeline: Declaration) -> None:
     """Refuses formats that cannot be read or written, and schemas that the registry does not have."""
     input_formats(pipeline)
     output_formats(pipeline)
 
 
-def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+def check_ownership(pipeline: Declaration, spark: SparkSession, options: StartOptions) -> None:
     """Refuses what the first batch would refuse: a group that others use, or that another query has written.
 
     For whoever wants to change something in the cluster before there is a first batch.
     """
-    from fencepost.spark.attempts import refuse_members
-
     name = pipeline.name
     with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
         try:
@@ -130,26 +128,26 @@ def check_ownership(pipeline: Pipeline, spark: "SparkSession", options: StartOpt
         first_decision(admin, name, Checkpoint(options.checkpoint, spark), options.adopt)
 
 
-def adoption(pipeline: Pipeline, spark: "SparkSession | None", options: StartOptions) -> Adoption | None:
+def adoption(pipeline: Declaration, spark: SparkSession | None, options: StartOptions) -> Adoption | None:
     """What `adopt` would do, for a person to decide; None if it has nothing to do. Raises what it does not help."""
     with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
         checkpoint = Checkpoint(options.checkpoint, spark)
         return adoption_of(admin, pipeline.name, checkpoint, options.starting_offsets)
 
 
-def end_predecessor(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> None:
+def end_predecessor(pipeline: Declaration, spark: SparkSession, options: StartOptions) -> None:
     """Readers need not wait for a transaction that a dead driver has left open until there is a first batch."""
     client = _client_options(options)
     with Admin(options.bootstrap_servers, **client) as admin, Client(options.bootstrap_servers, **client) as caller:
         end_what_was_left(caller, admin, pipeline.name, Checkpoint(options.checkpoint, spark), options.adopt)
 
 
-def records(pipeline: Pipeline, spark: "SparkSession", options: StartOptions) -> "dict[str, DataFrame]":
+def records(pipeline: Declaration, spark: SparkSession, options: StartOptions) -> dict[str, DataFrame]:
     """The records of each source, by its name."""
     return {name: _records(source, spark, options) for name, source in pipeline.definition.inputs.items()}
 
 
-def _records(source: Source, spark: "SparkSession", options: StartOptions) -> "DataFrame":
+def _records(source: Source, spark: SparkSession, options: StartOptions) -> DataFrame:
     reader = (
         spark.readStream.format(options.source_format)
         .option("kafka.bootstrap.servers", options.reads_from)
@@ -187,19 +185,18 @@ class Processor:
     """What Spark calls with each micro-batch. It is pickled under Connect, so it holds values only."""
 
     def __init__(
-        self, pipeline: Pipeline, options: StartOptions, formats: dict[str, Format], limits: dict[str, int]
+        self, pipeline: Declaration, options: StartOptions, formats: dict[str, Format], limits: dict[str, int]
     ) -> None:
         self._pipeline = pipeline
         self._options = options
         self._formats = formats
         self._limits = limits
 
-    def __call__(self, batch: "DataFrame", batch_id: int) -> None:
-        from fencepost.spark.materialising import again_if_kept_rows_were_lost
-
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
         again_if_kept_rows_were_lost(lambda: self._process(batch, batch_id))
 
-    def _process(self, batch: "DataFrame", batch_id: int) -> None:
+    def _process(self, batch: DataFrame, batch_id: int) -> None:
+        # With pyarrow, which takes a fifth of a second: `running.session` loads it while the JVM starts.
         from fencepost.spark.sink import transaction
 
         options, name = self._options, self._pipeline.name
@@ -227,7 +224,7 @@ class Processor:
         batch_states.leave(name, replayed=opened.replayed, rows_out=rows_out)
 
 
-def record_limits(pipeline: Pipeline, options: StartOptions) -> dict[str, int]:
+def record_limits(pipeline: Declaration, options: StartOptions) -> dict[str, int]:
     """The largest record that each output topic takes. Finds out on the way whether the topics are there."""
     definition = pipeline.definition
     limits: dict[str, int] = {}
@@ -243,7 +240,7 @@ def record_limits(pipeline: Pipeline, options: StartOptions) -> dict[str, int]:
     return limits
 
 
-def _refuse_missing(pipeline: Pipeline, servers: str, admin: Admin, topics: Iterable[str]) -> None:
+def _refuse_missing(pipeline: Declaration, servers: str, admin: Admin, topics: Iterable[str]) -> None:
     missing = []
     for topic in topics:
         try:

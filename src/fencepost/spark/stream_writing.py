@@ -42,6 +42,7 @@ def write_stream(df: Any, **options: Any) -> Any:
     group of the input offsets. `transaction_timeout_ms`, `max_writers` and `adopt` are those of `exactly_once`.
     """
     wanted = parse_stream_options(options)
+    # Spark's process that looks for data sources loads this module, too, and needs no sink.
     from fencepost.spark.sink import exactly_once
 
     sink = exactly_once(

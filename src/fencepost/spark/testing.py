@@ -7,15 +7,14 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from fencepost.spark.dead_letters import HEADERS_TYPE, REASON
 from fencepost.spark.formats import Format
-from fencepost.spark.pipelines import InvalidPipeline, Pipeline, Source
+from fencepost.spark.pipeline_declaration import Declaration, InvalidPipeline, Source
 from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
@@ -76,13 +75,13 @@ class Tested(dict[str, list[Any]]):
         self.dead_letters = [] if dead_letter is None else records[dead_letter]
 
 
-def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Batch]) -> Tested:
+def run_test(pipeline: Declaration, spark: SparkSession, batches: Sequence[Batch]) -> Tested:
     definition = pipeline.definition
     reading, writing = input_formats(pipeline), output_formats(pipeline)
     limits = dict.fromkeys(definition.topics, TEST_LIMIT_BYTES)
     collected: dict[str, list[Written]] = {topic: [] for topic in definition.topics}
 
-    def process(batch: "DataFrame", _batch_id: int = 0) -> None:
+    def process(batch: DataFrame, _batch_id: int = 0) -> None:
         frames = output_rows(pipeline, batch, lambda frame: frame.localCheckpoint(), writing, limits)
         for row in union(frames).collect():
             collected[row["topic"]].append(_written(row, writing.get(row["topic"])))
@@ -96,7 +95,7 @@ def run_test(pipeline: Pipeline, spark: "SparkSession", batches: Sequence[Batch]
     return Tested(collected, definition.dead_letter)
 
 
-def _records(pipeline: Pipeline, spark: "SparkSession", batch: Batch, number: int) -> "dict[str, DataFrame]":
+def _records(pipeline: Declaration, spark: SparkSession, batch: Batch, number: int) -> dict[str, DataFrame]:
     inputs = list(pipeline.definition.inputs)
     by_source = batch if isinstance(batch, Mapping) else {inputs[0]: batch}
     unknown = [name for name in by_source if name not in inputs]
@@ -116,7 +115,7 @@ def _records(pipeline: Pipeline, spark: "SparkSession", batch: Batch, number: in
     return frames
 
 
-def input_records(pipeline: Pipeline, name: str, rows: Sequence[Any]) -> list[InputRecord]:
+def input_records(pipeline: Declaration, name: str, rows: Sequence[Any]) -> list[InputRecord]:
     """Rows of a source as records."""
     source = pipeline.definition.inputs[name]
     made = []
@@ -132,7 +131,7 @@ def input_records(pipeline: Pipeline, name: str, rows: Sequence[Any]) -> list[In
     return made
 
 
-def _encoded(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
+def _encoded(pipeline: Declaration, source: Source, row: Any) -> bytes | None:
     if row is None or isinstance(row, bytes):
         return row
     if isinstance(row, str):
@@ -140,7 +139,8 @@ def _encoded(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
     if source.format == "json" and pipeline.definition.registry is None:
         return json.dumps(row, default=str).encode()
     if source.format == "avro" and pipeline.definition.registry is None:
-        from fencepost.spark.avro import encode_datum, parse_schema
+        # With pyarrow, which takes a fifth of a second to load: here and below only where Avro is used.
+        from fencepost.spark.avro_format import encode_datum, parse_schema
 
         return encode_datum(parse_schema(source.schema), row)
     raise InvalidPipeline(
@@ -149,9 +149,9 @@ def _encoded(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
 
 
 def _stream(
-    pipeline: Pipeline,
-    spark: "SparkSession",
-    batches: "Sequence[Mapping[str, DataFrame]]",
+    pipeline: Declaration,
+    spark: SparkSession,
+    batches: Sequence[Mapping[str, DataFrame]],
     reading: Mapping[str, Format],
     process: Any,
 ) -> None:
@@ -195,7 +195,7 @@ def _decoded(raw: bytes | None, format: Format | None) -> Any:
     if format.name == "json":
         return json.loads(raw[5:] if getattr(format, "schema_id", None) is not None else raw)
     if format.name == "avro":
-        from fencepost.spark.avro import AvroFormat, ValueReader
+        from fencepost.spark.avro_format import AvroFormat, ValueReader  # as above
 
         assert isinstance(format, AvroFormat)
         return ValueReader(format.schema, format.registry).read(raw)[0]

@@ -9,6 +9,8 @@ import gc
 import os
 import sys
 
+# Imports inside functions: which of them a process makes, and under which environment, is what this module decides.
+
 
 def load() -> None:
     """Of a worker that runs tasks; workers of other kinds need none of it."""

@@ -15,6 +15,8 @@ import socket
 import stat
 from typing import Any
 
+from pyspark import TaskContext
+
 _TASKS_MAX = 8
 """A worker serves tasks of several kinds, which import and compile different things on their first run."""
 _tasks = 0
@@ -26,8 +28,6 @@ def freeze_imports() -> None:
     global _tasks
     if _tasks >= _TASKS_MAX:
         return
-    from pyspark import TaskContext
-
     if TaskContext.get() is None:
         return
     _tasks += 1

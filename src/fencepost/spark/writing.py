@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import BarrierTaskContext
 
 from fencepost.client.errors import ClientError
 from fencepost.client.sending import BULK
@@ -36,8 +37,7 @@ class Writer(TaskCode):
     handle: TransactionHandle
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import BarrierTaskContext
-
+        # Loads numba's compiled code, which takes a second: only tasks need it, the driver makes this object.
         from fencepost.spark.row_packing import split
 
         context = BarrierTaskContext.get()

@@ -108,7 +108,7 @@ class Query:
                 attempts.skip()
             else:
                 attempts.write([])
-            self.run.finished = batch_id
+            self.run.finish(batch_id)
         self._write(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
 
     def attempts(self, batch_id: int) -> AttemptsWithNumbers:

@@ -17,6 +17,7 @@ with warnings.catch_warnings():
 
 from fencepost.client.partitioner import partition_of_key  # noqa: E402
 from fencepost.spark.errors import InvalidOutput  # noqa: E402
+from fencepost.spark.packed_batches import PackingPlan  # noqa: E402
 from fencepost.spark.packing import Packer  # noqa: E402
 from fencepost.spark.routing import dense_indexes, salts, spark_hash  # noqa: E402
 from fencepost.spark.row_packing import split  # noqa: E402
@@ -37,7 +38,7 @@ def packer(partitions: int = 7, topic: str | None = "out", writers: int = 2, **c
         "bootstrap_servers": ("unused:1",),
         "options": {},
     }
-    return Packer(**{**fields, **changes})
+    return Packer(PackingPlan(**{**fields, **changes}))
 
 
 def pack(how: Packer, *batches) -> list[tuple[int, str, int, list[dict]]]:

@@ -47,6 +47,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 from fencepost.topic_partition import TopicPartition
+from fencepost.spark.packed_batches import PackingPlan
 from fencepost.spark.packing import Packer
 from fencepost.spark.row_packing import split
 from fencepost.spark.unpacking import Portion, Unpacker
@@ -62,7 +63,7 @@ columns = {
     "partition": from_numpy(np.array([0, 1, 0], np.int32), pa.int32()),
 }
 rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-packer = Packer(None, {"a": 2, "b": 2}, {"a": 0, "b": 2}, 1, 0, 1000, ("127.0.0.1:1",), {})
+packer = Packer(PackingPlan(None, {"a": 2, "b": 2}, {"a": 0, "b": 2}, 1, 0, 1000, ("127.0.0.1:1",), {}))
 packed = list(packer(iter([rows])))
 for batch in packed:
     for topic, partition, records, data in writing._rows(batch):

@@ -8,18 +8,19 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.spark.avro_types import arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.formats import ERROR, REASON_LENGTH_MAX, ROW, Format, InvalidFormat
-from fencepost.spark.registry import SchemaRegistry, UnknownSchema
+from fencepost.spark.registry import RegistryFailed, SchemaRegistry, UnknownSchema
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+# Imports inside functions: fastavro is an extra of its own, and a program that uses no Avro does without it.
 
 AvroSchema = dict[str, Any]
 
@@ -48,19 +49,14 @@ class AvroFormat(Format):
 
     name = "avro"
 
-    def decode(self, frame: "DataFrame") -> "DataFrame":
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import StringType, StructField, StructType
-
+    def decode(self, frame: DataFrame) -> DataFrame:
         row_type = spark_type(self.schema)
         result = StructType([StructField(ROW, row_type), StructField(ERROR, StringType())])
         decode = _arrow_udf(_decoder(self.schema, self.registry, row_type), result)
         decoded = frame.withColumn("_decoded", decode("value"))
         return decoded.withColumns({ROW: F.col(f"_decoded.{ROW}"), ERROR: F.col(f"_decoded.{ERROR}")}).drop("_decoded")
 
-    def encode(self, columns: Sequence[str], frame: "DataFrame") -> "Column":
-        from pyspark.sql import functions as F
-
+    def encode(self, columns: Sequence[str], frame: DataFrame) -> Column:
         names = [field["name"] for field in self.schema["fields"]]
         if extra := sorted(set(columns) - set(names)):
             raise InvalidFormat(
@@ -74,15 +70,13 @@ class AvroFormat(Format):
 
 
 def _arrow_udf(function: Callable[[pyarrow.Array], pyarrow.Array], result: Any) -> Any:
-    from pyspark.sql import functions
-
     # From PySpark 4.1 on; a pipeline's source needs a newer one.
     made: Any = functions
     return made.arrow_udf(function, returnType=result)
 
 
 def _decoder(
-    reader_schema: AvroSchema, registry: SchemaRegistry | None, row_type: "StructType"
+    reader_schema: AvroSchema, registry: SchemaRegistry | None, row_type: StructType
 ) -> Callable[[pyarrow.Array], pyarrow.Array]:
     def decode(values: pyarrow.Array) -> pyarrow.Array:
         reader = ValueReader(reader_schema, registry)
@@ -124,8 +118,6 @@ class ValueReader:
         self._writer_schemas: dict[int, Any] = {}
 
     def read(self, value: bytes | None) -> tuple[Any, str | None]:
-        from fencepost.spark.registry import RegistryFailed
-
         if value is None:
             return None, "the value is null"
         try:
