@@ -1,7 +1,7 @@
 """Access control: list, create and delete the ACLs of a cluster (KIP-140, KIP-290)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from fencepost.client import apis
 from fencepost.client.cluster import ClusterCalls
@@ -15,6 +15,8 @@ from fencepost.wire.acls import (
     PatternType,
     ResourcePattern,
     ResourceType,
+    creation_fields,
+    filter_fields,
     known,
 )
 
@@ -22,7 +24,7 @@ from fencepost.wire.acls import (
 class AclAdmin(ClusterCalls):
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
         """The ACLs that match a filter, or all, sorted."""
-        request = messages.DescribeAclsRequest(**_filter_fields(wanted or AclBindingFilter()))
+        request = messages.DescribeAclsRequest(**filter_fields(wanted or AclBindingFilter()))
 
         async def attempt() -> list[AclBinding]:
             answer = await self.cluster.call_any(apis.DESCRIBE_ACLS, request)
@@ -39,20 +41,7 @@ class AclAdmin(ClusterCalls):
         """Create ACLs. One that exists already is no error; if some are refused, the others are created."""
         wanted = list(bindings)
         creation = messages.CreateAclsRequest.AclCreation
-        request = messages.CreateAclsRequest(
-            creations=[
-                creation(
-                    resource_type=binding.pattern.resource_type,
-                    resource_name=binding.pattern.name,
-                    resource_pattern_type=binding.pattern.pattern_type,
-                    principal=binding.principal,
-                    host=binding.host,
-                    operation=binding.operation,
-                    permission_type=binding.permission_type,
-                )
-                for binding in wanted
-            ]
-        )
+        request = messages.CreateAclsRequest(creations=[creation(**creation_fields(each)) for each in wanted])
 
         async def attempt() -> None:
             answer = await self.cluster.call_controller(apis.CREATE_ACLS, request)
@@ -66,7 +55,7 @@ class AclAdmin(ClusterCalls):
     async def delete_acls(self, filters: Sequence[AclBindingFilter]) -> list[AclBinding]:
         """Delete the ACLs that match any of the filters. Returns them, sorted."""
         wanted = messages.DeleteAclsRequest.DeleteAclsFilter
-        request = messages.DeleteAclsRequest(filters=[wanted(**_filter_fields(each)) for each in filters])
+        request = messages.DeleteAclsRequest(filters=[wanted(**filter_fields(each)) for each in filters])
 
         async def attempt() -> list[AclBinding]:
             answer = await self.cluster.call_controller(apis.DELETE_ACLS, request)
@@ -79,18 +68,6 @@ class AclAdmin(ClusterCalls):
             return sorted(gone)
 
         return await self.cluster.retrying(attempt)
-
-
-def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
-    return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.name,
-        "pattern_type_filter": wanted.pattern_type,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission_type,
-    }
 
 
 def _binding(

@@ -7,8 +7,10 @@ Knows nothing of positions or records. `join` is called by the consumer when it 
 import asyncio
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from fencepost.client import apis
+from fencepost.client.apis import Api
 from fencepost.client.assignors import ASSIGNORS, Assignor, Subscription
 from fencepost.client.cluster import MEMBERSHIP, Backoff, Cluster
 from fencepost.client.errors import BrokerError, ClientError, UnknownTopic
@@ -18,6 +20,9 @@ from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.codec import decode_prefix, encode
 from fencepost.wire.errors import ErrorCode
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 SESSION_TIMEOUT_MS = 45_000
 HEARTBEAT_INTERVAL_MS = 3_000
@@ -131,14 +136,7 @@ class Membership:
                 for assignor in self._assignors
             ],
         )
-        joined = await self._cluster.call_coordinator(
-            _GROUP,
-            self.group_id,
-            apis.JOIN_GROUP,
-            request,
-            purpose=MEMBERSHIP,
-            timeout_ms=self._max_poll_interval_ms + JOIN_GRACE_MS,
-        )
+        joined = await self._call(apis.JOIN_GROUP, request, self._max_poll_interval_ms + JOIN_GRACE_MS)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
         check_group(self._cluster, joined.error_code, self.group_id)
@@ -149,6 +147,12 @@ class Membership:
         if is_leader and not joined.skip_assignment:
             assignments = await self._decide(joined)
         return await self._sync(joined.protocol_name, assignments)
+
+    async def _call(self, api: Api[Q, R], request: Q, timeout_ms: int) -> R:
+        """These calls wait for other members, so they have a connection of their own."""
+        return await self._cluster.call_coordinator(
+            _GROUP, self.group_id, api, request, purpose=MEMBERSHIP, timeout_ms=timeout_ms
+        )
 
     async def _decide(self, joined: messages.JoinGroupResponse) -> dict[str, list[TopicPartition]]:
         members = {
@@ -182,14 +186,7 @@ class Membership:
                 for member, partitions in assignments.items()
             ],
         )
-        synced = await self._cluster.call_coordinator(
-            _GROUP,
-            self.group_id,
-            apis.SYNC_GROUP,
-            request,
-            purpose=MEMBERSHIP,
-            timeout_ms=self._max_poll_interval_ms + JOIN_GRACE_MS,
-        )
+        synced = await self._call(apis.SYNC_GROUP, request, self._max_poll_interval_ms + JOIN_GRACE_MS)
         check_group(self._cluster, synced.error_code, self.group_id)
         return decode_assignment(synced.assignment)
 
@@ -218,14 +215,7 @@ class Membership:
                 group_instance_id=self.group_instance_id,
             )
             try:
-                answer = await self._cluster.call_coordinator(
-                    _GROUP,
-                    self.group_id,
-                    apis.HEARTBEAT,
-                    request,
-                    purpose=MEMBERSHIP,
-                    timeout_ms=self._session_timeout_ms,
-                )
+                answer = await self._call(apis.HEARTBEAT, request, self._session_timeout_ms)
                 check_group(self._cluster, answer.error_code, self.group_id)
             except BrokerError as error:
                 if error.code == ErrorCode.REBALANCE_IN_PROGRESS:

@@ -2,7 +2,8 @@
 
 import asyncio
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from fencepost.client import apis
 from fencepost.client.cluster import Cluster
@@ -17,6 +18,8 @@ from fencepost.client.kafka_types import (
 )
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
+
+T = TypeVar("T")
 
 _GROUP = CoordinatorKind.GROUP
 _ListRequest = messages.ListOffsetsRequest
@@ -112,26 +115,32 @@ async def committed_offsets(
     return await cluster.retrying(attempt)
 
 
+def topics_to_commit(
+    offsets: Mapping[TopicPartition, CommittedOffset], topic_type: Callable[..., T], partition_type: Callable[..., Any]
+) -> list[T]:
+    """The topics of a request that commits offsets; with and without a transaction they have the same fields."""
+    by_topic: dict[str, list[Any]] = collections.defaultdict(list)
+    for at, committed in offsets.items():
+        partition = partition_type(
+            partition_index=at.partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            committed_metadata=committed.metadata,
+        )
+        by_topic[at.topic].append(partition)
+    return [topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()]
+
+
 async def commit_offsets(
     cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
     """Commit as a member, or without one for a group that has no members now."""
-    by_topic: dict[str, list[_CommitTopic.OffsetCommitRequestPartition]] = collections.defaultdict(list)
-    for partition, committed in offsets.items():
-        by_topic[partition.topic].append(
-            _CommitTopic.OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
     request = messages.OffsetCommitRequest(
         group_id=group.group_id,
         generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=[_CommitTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=topics_to_commit(offsets, _CommitTopic, _CommitTopic.OffsetCommitRequestPartition),
     )
 
     async def attempt() -> None:

@@ -9,7 +9,6 @@ TransactionFailed or TransactionCallTimedOut; a caller need not know other error
 """
 
 import asyncio
-import collections
 import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
@@ -29,7 +28,8 @@ from fencepost.client.errors import (
     TransactionMustAbort,
     check,
 )
-from fencepost.client.kafka_types import CommittedOffset, CoordinatorKind, GroupMetadata, ProducerIdentity
+from fencepost.client.kafka_types import CommittedOffset, CoordinatorKind, GroupMetadata, ProducerIdentity, by_topic
+from fencepost.client.offsets import topics_to_commit
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages
 from fencepost.wire.errors import RETRIABLE, ErrorCode
@@ -182,14 +182,12 @@ class TransactionCalls:
 
     async def add_partitions(self, identity: ProducerIdentity, partitions: Collection[TopicPartition]) -> None:
         """TV1 only: under TV2 the leader of a partition adds it."""
-        by_topic: dict[str, list[int]] = collections.defaultdict(list)
-        for partition in sorted(partitions):
-            by_topic[partition.topic].append(partition.partition)
+        wanted = by_topic(sorted(partitions))
         request = messages.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=identity.producer_id,
             v3_and_below_producer_epoch=identity.producer_epoch,
-            v3_and_below_topics=[_PARTITIONS_TOPIC(name=name, partitions=held) for name, held in by_topic.items()],
+            v3_and_below_topics=[_PARTITIONS_TOPIC(name=name, partitions=held) for name, held in wanted.items()],
         )
 
         async def attempt(timeout_ms: int) -> None:
@@ -233,16 +231,6 @@ class TransactionCalls:
         offsets: Mapping[TopicPartition, CommittedOffset],
         group: GroupMetadata,
     ) -> None:
-        by_topic: dict[str, list[_OFFSETS_TOPIC.TxnOffsetCommitRequestPartition]] = collections.defaultdict(list)
-        for partition, committed in offsets.items():
-            by_topic[partition.topic].append(
-                _OFFSETS_TOPIC.TxnOffsetCommitRequestPartition(
-                    partition_index=partition.partition,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    committed_metadata=committed.metadata,
-                )
-            )
         request = messages.TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
@@ -251,7 +239,7 @@ class TransactionCalls:
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[_OFFSETS_TOPIC(name=name, partitions=held) for name, held in by_topic.items()],
+            topics=topics_to_commit(offsets, _OFFSETS_TOPIC, _OFFSETS_TOPIC.TxnOffsetCommitRequestPartition),
         )
         tv2 = protocol is TransactionProtocol.TV2
         api = apis.TXN_OFFSET_COMMIT_TV2 if tv2 else apis.TXN_OFFSET_COMMIT_TV1

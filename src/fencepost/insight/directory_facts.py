@@ -4,12 +4,14 @@ The end of the files counts as the high watermark, and the last record of an id 
 coordinator would answer. The directory of one broker out of several has only the partitions of that broker.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
 from fencepost.client.kafka_types import ProducerState, TransactionDescription
 from fencepost.insight.causes import Cause, causes_in
+from fencepost.insight.cluster_facts import as_coordinator
 from fencepost.insight.cluster_view import OpenTransaction, PartitionOffsets
 from fencepost.insight.command_line import CommandLine
 from fencepost.insight.data_files import partitions_at
@@ -144,16 +146,7 @@ class DirectoryFacts:
 
 
 def _coordinator(change: StateChange) -> Coordinator:
-    return Coordinator(
-        change.transactional_id,
-        change.state or "expired",
-        change.producer_id,
-        change.producer_epoch,
-        change.timeout_ms,
-        change.start_ms,
-        None,
-        change.partitions,
-    )
+    return dataclasses.replace(as_coordinator(_description(change)), node_id=None)
 
 
 def _description(change: StateChange) -> TransactionDescription:

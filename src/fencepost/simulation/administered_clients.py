@@ -12,7 +12,7 @@ from fencepost.simulation import requests
 from fencepost.simulation.administered_topics import ANY_OFFSET, PLANS, AdministeredTopics, name_of, plan_of
 from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
-from fencepost.simulation.consumers import FINAL_TRIES_MAX, CorruptBatch, committed_records
+from fencepost.simulation.consumers import FINAL_TRIES_MAX, CorruptBatch, committed_records, read_to_the_end
 from fencepost.simulation.idempotent_producers import Producer
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition
 from fencepost.simulation.transactional_producers import TransactionalProducer, Verdict
@@ -336,29 +336,12 @@ class FinalSurvey(ClientProcess):
                 self.problems.append(f"the bounds of {key} are not told")
 
     def _read(self, key: TopicPartition, is_committed: bool) -> Steps[list[tuple[int, str]]]:
-        offset = self.starts[key]
-        found: list[tuple[int, str]] = []
-        for _ in range(FINAL_TRIES_MAX):
-            answer = yield requests.fetch_by_id(
+        def ask(offset: int) -> Request:
+            return requests.fetch_by_id(
                 {key: offset}, self.topics.ids, is_committed=is_committed, max_wait_ms=0, max_bytes=1 << 20
             )
-            if answer is None:
-                yield Sleep(RETRY_MS)
-                continue
-            data = answer.responses[0].partitions[0]
-            if data.error_code:
-                self.problems.append(f"the final read of {key} at {offset}: {ErrorCode(data.error_code).name}")
-                return found
-            try:
-                records, next_offset = committed_records(data, offset, is_committed=is_committed)
-            except CorruptBatch as error:
-                self.problems.append(f"the final read of {key}: corrupt {error}")
-                return found
-            found += records
-            if next_offset == offset:
-                return found
-            offset = next_offset
-        self.problems.append(f"the final read of {key} does not end")
+
+        found, _ = yield from read_to_the_end(key, self.starts[key], ask, self.problems, is_committed=is_committed)
         return found
 
 

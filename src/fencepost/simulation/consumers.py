@@ -1,10 +1,11 @@
 """Simulated readers: of committed records, of all below the high watermark, and one that reads all at the end."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED
 from fencepost.simulation.client_journal import ClientJournal, partition_name
-from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Sleep, Steps
+from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
 from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
 from fencepost.wire.errors import ErrorCode
@@ -47,6 +48,34 @@ def committed_records(data: Any, from_offset: int, *, is_committed: bool) -> tup
             if record.offset >= from_offset:
                 records.append((record.offset, _text(record)))
     return records, next_offset
+
+
+def read_to_the_end(
+    key: TopicPartition, start: int, ask: Callable[[int], Request], problems: list[str], *, is_committed: bool
+) -> Steps[tuple[list[tuple[int, str]], Any]]:
+    """Every record from an offset on, and the last answer, which had no more; None with what went wrong instead."""
+    offset = start
+    found: list[tuple[int, str]] = []
+    for _ in range(FINAL_TRIES_MAX):
+        answer = yield ask(offset)
+        if answer is None:
+            yield Sleep(RETRY_MS)
+            continue
+        data = answer.responses[0].partitions[0]
+        if data.error_code:
+            problems.append(f"the final read of {key} at {offset}: {ErrorCode(data.error_code).name}")
+            return found, None
+        try:
+            records, next_offset = committed_records(data, offset, is_committed=is_committed)
+        except CorruptBatch as error:
+            problems.append(f"the final read of {key}: corrupt {error}")
+            return found, None
+        found += records
+        if next_offset == offset:
+            return found, data
+        offset = next_offset
+    problems.append(f"the final read of {key} does not end")
+    return found, None
 
 
 def _text(record: Record) -> str:
@@ -144,7 +173,7 @@ class FinalReader(ClientProcess):
         ):
             operation = self.journal.recorder.final_read(self.name, names, isolation)
             for key in self.partitions:
-                yield from self._read(key, found[key], is_committed)
+                found[key] = yield from self._read(key, is_committed)
             operation.polled({partition_name(key): records for key, records in found.items()})
             operation.ok()
         self.is_done = True
@@ -166,29 +195,14 @@ class FinalReader(ClientProcess):
         operation.info()
         self.problems.append(f"no position of {group} in {key}: {None if answer is None else answer.groups}")
 
-    def _read(self, key: TopicPartition, found: list[tuple[int, str]], is_committed: bool) -> Steps[None]:
-        offset = 0
-        for _ in range(FINAL_TRIES_MAX):
-            answer = yield fetch({key: offset}, is_committed=is_committed, max_wait_ms=0, max_bytes=1 << 20)
-            if answer is None:
-                yield Sleep(RETRY_MS)
-                continue
-            data = answer.responses[0].partitions[0]
-            if data.error_code:
-                self.problems.append(f"the final read of {key} at {offset}: {ErrorCode(data.error_code).name}")
-                return
-            try:
-                records, next_offset = committed_records(data, offset, is_committed=is_committed)
-            except CorruptBatch as error:
-                self.problems.append(f"the final read of {key}: corrupt {error}")
-                return
-            found += records
-            if next_offset == offset:
-                if data.last_stable_offset != data.high_watermark:
-                    self.problems.append(
-                        f"{key} is undecided at the end: last stable offset {data.last_stable_offset}, "
-                        f"high watermark {data.high_watermark}"
-                    )
-                return
-            offset = next_offset
-        self.problems.append(f"the final read of {key} does not end")
+    def _read(self, key: TopicPartition, is_committed: bool) -> Steps[list[tuple[int, str]]]:
+        def ask(offset: int) -> Request:
+            return fetch({key: offset}, is_committed=is_committed, max_wait_ms=0, max_bytes=1 << 20)
+
+        found, last = yield from read_to_the_end(key, 0, ask, self.problems, is_committed=is_committed)
+        if last is not None and last.last_stable_offset != last.high_watermark:
+            self.problems.append(
+                f"{key} is undecided at the end: last stable offset {last.last_stable_offset}, "
+                f"high watermark {last.high_watermark}"
+            )
+        return found

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.simulation.clients import Request
-from fencepost.wire.acls import AclBinding
+from fencepost.wire.acls import AclBinding, creation_fields, exactly, filter_fields
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -254,34 +254,10 @@ def delete_records(key: TopicPartition, offset: int) -> Request:
 
 
 def create_acls(bindings: Iterable[AclBinding]) -> Request:
-    one = CreateAclsRequest.AclCreation
-    creations = [
-        one(
-            resource_type=binding.pattern.resource_type,
-            resource_name=binding.pattern.name,
-            resource_pattern_type=binding.pattern.pattern_type,
-            principal=binding.principal,
-            host=binding.host,
-            operation=binding.operation,
-            permission_type=binding.permission_type,
-        )
-        for binding in bindings
-    ]
+    creations = [CreateAclsRequest.AclCreation(**creation_fields(binding)) for binding in bindings]
     return Request(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=creations))
 
 
 def delete_acls(bindings: Iterable[AclBinding]) -> Request:
-    one = DeleteAclsRequest.DeleteAclsFilter
-    filters = [
-        one(
-            resource_type_filter=binding.pattern.resource_type,
-            resource_name_filter=binding.pattern.name,
-            pattern_type_filter=binding.pattern.pattern_type,
-            principal_filter=binding.principal,
-            host_filter=binding.host,
-            operation=binding.operation,
-            permission_type=binding.permission_type,
-        )
-        for binding in bindings
-    ]
+    filters = [DeleteAclsRequest.DeleteAclsFilter(**filter_fields(exactly(binding))) for binding in bindings]
     return Request(ApiKey.DELETE_ACLS, 3, DeleteAclsRequest(filters=filters))

@@ -4,7 +4,7 @@ The numbers are those of the wire. Broker, client and command line share this, s
 """
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WILDCARD = "*"
 """Any name, as a LITERAL pattern; any host."""
@@ -144,6 +144,46 @@ class AclBindingFilter(NamedTuple):
         if pattern.pattern_type is PatternType.LITERAL:
             return pattern.name in (self.name, WILDCARD)
         return self.name.startswith(pattern.name)
+
+
+def exactly(binding: AclBinding) -> AclBindingFilter:
+    """The filter that matches this rule alone."""
+    pattern = binding.pattern
+    return AclBindingFilter(
+        pattern.resource_type,
+        pattern.name,
+        pattern.pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
+
+
+def creation_fields(binding: AclBinding) -> dict[str, Any]:
+    """The fields of an entry of CreateAcls."""
+    return {
+        "resource_type": binding.pattern.resource_type,
+        "resource_name": binding.pattern.name,
+        "resource_pattern_type": binding.pattern.pattern_type,
+        "principal": binding.principal,
+        "host": binding.host,
+        "operation": binding.operation,
+        "permission_type": binding.permission_type,
+    }
+
+
+def filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
+    """The fields of DescribeAcls, and of an entry of DeleteAcls."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission_type,
+    }
 
 
 def known(kind: type[enum.IntEnum], number: int) -> enum.IntEnum:

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -135,6 +136,14 @@ class Compiler:
             else:
                 body.append(field)
         return body, sorted(tagged, key=lambda field: int(field["tag"])), absent
+
+    def in_runs(self, fields: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+        """The fields of a body, in order: those of a fixed size that follow each other together, any other alone."""
+        for is_fixed, group in itertools.groupby(fields, lambda field: field["type"] in FIXED):
+            if is_fixed:
+                yield list(group)
+            else:
+                yield from ([field] for field in group)
 
     def minimum_size(self, fields: list[dict[str, Any]]) -> int:
         """Fewest bytes that one encoded struct can take; an array of more cannot be in the buffer."""

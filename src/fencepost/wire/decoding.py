@@ -49,15 +49,11 @@ class DecoderCompiler(Compiler):
         self.writer.line(f"{self.variable} = new_{name}(make_{name})")
         for field in absent + tagged:
             self.assign_default(field)
-        run: list[dict[str, Any]] = []
-        for field in body:
-            if field["type"] in FIXED:
-                run.append(field)
-                continue
-            self.fixed(run)
-            run = []
-            self.value(field)
-        self.fixed(run)
+        for run in self.in_runs(body):
+            if run[0]["type"] in FIXED:
+                self.fixed(run)
+            else:
+                self.value(run[0])
         if self.flexible:
             self.tags(tagged)
 
@@ -75,8 +71,6 @@ class DecoderCompiler(Compiler):
             self.writer.line(f"{target} = {shared}")
 
     def fixed(self, run: list[dict[str, Any]]) -> None:
-        if not run:
-            return
         layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
         reader = self.writer.constant("fixed", layout.unpack_from)
         targets = ", ".join(map(self.target, run))

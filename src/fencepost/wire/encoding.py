@@ -57,24 +57,19 @@ class EncoderCompiler(Compiler):
         with w.block(f"def write_{name}(o, w):"):
             if self.in_steps:
                 w.line("if 0: yield")
-            run: list[dict[str, Any]] = []
-            for field in body:
-                if field["type"] in FIXED:
-                    run.append(field)
-                    continue
-                self.fixed(run)
-                run = []
-                self.value(field, f"o.{snake_case(field['name'])}")
-            self.fixed(run)
+            for run in self.in_runs(body):
+                if run[0]["type"] in FIXED:
+                    self.fixed(run)
+                else:
+                    self.value(run[0], f"o.{snake_case(run[0]['name'])}")
             if self.flexible:
                 self.tags(tagged)
             w.line("return")
 
     def fixed(self, run: list[dict[str, Any]]) -> None:
-        if run:
-            layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
-            packer = self.writer.constant("fixed", layout.pack)
-            self.writer.line(f"w({packer}({', '.join('o.' + snake_case(field['name']) for field in run)}))")
+        layout = struct.Struct(">" + "".join(FIXED[field["type"]] for field in run))
+        packer = self.writer.constant("fixed", layout.pack)
+        self.writer.line(f"w({packer}({', '.join('o.' + snake_case(field['name']) for field in run)}))")
 
     def length(self, expression: str, wide: bool) -> None:
         if self.flexible:
