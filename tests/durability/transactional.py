@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import (
@@ -16,7 +17,6 @@ from fencepost.wire.messages import (
 from tests.durability.scene import EARLIEST, Client, values_in
 
 READ_COMMITTED = 1
-TopicPartition = tuple[str, int]
 
 
 def find_coordinators(client: Client, groups: list[str], transactional_ids: list[str]) -> None:
@@ -44,7 +44,7 @@ class TransactionalClient:
 
     def produce(self, topic: str, partition: int, *values: bytes, key: bytes | None = None) -> int:
         """The base offset of the batch."""
-        at = (topic, partition)
+        at = TopicPartition(topic, partition)
         if not self.is_new and at not in self._added:
             self._add(at)
         now_ms = self.client.machine.clock.wall_ms()

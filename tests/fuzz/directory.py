@@ -12,6 +12,7 @@ from typing import Any
 
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import build_batch, iterate_headers
 from tests.durability.scene import SMALL, Client, values_in
 from tests.durability.transactional import TransactionalClient, find_coordinators, read_committed
@@ -25,10 +26,10 @@ SETTINGS = {
     "offsets.topic.segment.bytes": "1500",
     "transaction.state.log.segment.bytes": "2500",
 }
-PARTITIONS = (("orders", 0), ("payments", 0), ("payments", 1), ("stock", 0), ("canary", 0))
+PLACES = (("orders", 0), ("payments", 0), ("payments", 1), ("stock", 0), ("canary", 0))
+PARTITIONS = tuple(TopicPartition(*place) for place in PLACES)
 GROUP = "billing"
 WAYS_TO_END = ("stopped", "killed")
-TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True)

@@ -14,8 +14,9 @@ from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.consumers import FINAL_TRIES_MAX, CorruptBatch, committed_records, read_to_the_end
 from fencepost.simulation.idempotent_producers import Producer
-from fencepost.simulation.requests import FETCH_BYTES, TopicPartition
+from fencepost.simulation.requests import FETCH_BYTES
 from fencepost.simulation.transactional_producers import TransactionalProducer, Verdict
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode
 
@@ -25,6 +26,11 @@ PADDING_BYTES = 120
 LOOK_EVERY_MS = 700
 TOMBSTONE_HEADER = "tombstone"
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+def now_named(key: TopicPartition) -> TopicPartition:
+    """The partition by its topic's name, whichever topic has that now."""
+    return TopicPartition(name_of(key.topic), key.partition)
 
 
 def look_up(topics: AdministeredTopics) -> Steps[bool]:
@@ -119,7 +125,7 @@ class KeyedProducer(_KeyedRecords):
 
     def _look_at_the_end(self, key: TopicPartition) -> Steps[None]:
         """Everything that was acknowledged, under any acks, is there for the next request."""
-        answer = yield requests.list_offsets((name_of(key[0]), key[1]), requests.LATEST)
+        answer = yield requests.list_offsets(now_named(key), requests.LATEST)
         if answer is None or answer.topics[0].partitions[0].error_code:
             return
         end = answer.topics[0].partitions[0].offset
@@ -179,7 +185,7 @@ class KeyedTransactions(_KeyedRecords, TransactionalProducer):
         return requests.produce_by_id(batches, self.topics.ids, self.transactional_id, -1)
 
     def _key_of(self, topic: Any, index: int) -> TopicPartition:
-        return self.topics.label_by_id(topic.topic_id), index
+        return TopicPartition(self.topics.label_by_id(topic.topic_id), index)
 
     def _refused(self, key: TopicPartition, code: ErrorCode) -> Verdict:
         if code in GONE:
@@ -226,7 +232,7 @@ class KeyedReader(ClientProcess):
             for topic in () if answer is None else answer.responses:
                 label = self.topics.label_by_id(topic.topic_id)
                 for data in topic.partitions:
-                    self._take((label, data.partition_index), data, polled, lost)
+                    self._take(TopicPartition(label, data.partition_index), data, polled, lost)
             if polled:
                 operation.polled(polled)
             operation.ok()
@@ -266,7 +272,7 @@ class KeyedReader(ClientProcess):
 
     def _begin_anew(self, key: TopicPartition) -> Steps[None]:
         """Where it read was deleted: at the first offset there is. By name, so it may be another topic's."""
-        answer = yield requests.list_offsets((name_of(key[0]), key[1]), requests.EARLIEST)
+        answer = yield requests.list_offsets(now_named(key), requests.EARLIEST)
         if answer is None:
             return
         data = answer.topics[0].partitions[0]
@@ -322,7 +328,7 @@ class FinalSurvey(ClientProcess):
     def _bounds(self, key: TopicPartition) -> Steps[None]:
         for bounds, timestamp in ((self.starts, requests.EARLIEST), (self.ends, requests.LATEST)):
             for _ in range(FINAL_TRIES_MAX):
-                answer = yield requests.list_offsets((name_of(key[0]), key[1]), timestamp)
+                answer = yield requests.list_offsets(now_named(key), timestamp)
                 if answer is not None:
                     data = answer.topics[0].partitions[0]
                     if not data.error_code:

@@ -8,7 +8,7 @@ request whose answer was lost, or that arrives late, counts as well.
 from collections import Counter
 from typing import NamedTuple
 
-from fencepost.simulation.requests import TopicPartition
+from fencepost.topic_partition import TopicPartition
 
 PARTITIONS_MAX = 4
 ANY_OFFSET = 1 << 60
@@ -105,7 +105,9 @@ class AdministeredTopics:
 
     def places(self) -> list[TopicPartition]:
         """Everything that may be written to, by label and index, as last looked up."""
-        return [(label, index) for label in self.current.values() for index in range(self.partitions[label])]
+        return [
+            TopicPartition(label, index) for label in self.current.values() for index in range(self.partitions[label])
+        ]
 
     def label_by_id(self, topic_id: bytes) -> str:
         return next(label for label, known in self.ids.items() if known == topic_id)

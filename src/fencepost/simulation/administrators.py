@@ -19,7 +19,7 @@ from fencepost.simulation.administered_topics import (
 from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
 from fencepost.simulation.idempotent_producers import Producer
-from fencepost.simulation.requests import TopicPartition
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.acls import AclBinding, AclOperation, AclPermissionType, ResourcePattern, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode
@@ -131,7 +131,7 @@ class _TopicOffice(ClientProcess):
 
     def _trim(self, plan: TopicPlan, label: str) -> Steps[None]:
         """Delete records, by name: some of what is there, or everything."""
-        key = (plan.name, self.source.randrange(self.topics.partitions[label]))
+        key = TopicPartition(plan.name, self.source.randrange(self.topics.partitions[label]))
         answer = yield requests.list_offsets(key, requests.LATEST)
         if answer is None or answer.topics[0].partitions[0].error_code:
             return
@@ -149,7 +149,7 @@ class _TopicOffice(ClientProcess):
             if offset != TO_HIGH_WATERMARK and data.low_watermark < offset:
                 self.journal.wonder(f"{self.name}: records of {key} deleted before {offset} leave {data.low_watermark}")
             if not plan.may_go:
-                place = (label, key[1])
+                place = TopicPartition(label, key.partition)
                 self.topics.trim_done[place] = max(self.topics.trim_done.get(place, 0), data.low_watermark)
 
     def _set(self, name: str, settings: dict[str, str | None]) -> Steps[None]:
@@ -264,7 +264,7 @@ class Builder(_TopicOffice):
 
 # Access
 
-GUARDED: TopicPartition = ("guarded", 0)
+GUARDED = TopicPartition("guarded", 0)
 _EVERYBODY = "User:*"
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from fencepost.history.operations import READ_COMMITTED, READ_UNCOMMITTED
 from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, ClientProcess, Request, Sleep, Steps
-from fencepost.simulation.requests import FETCH_BYTES, TopicPartition, fetch, offset_fetch
+from fencepost.simulation.requests import FETCH_BYTES, fetch, offset_fetch
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import ControlType, iterate_headers, read_marker, verify_crc
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records import Record, read_records
@@ -112,7 +113,7 @@ class Reader(ClientProcess):
             polled: dict[str, list[tuple[int, str]]] = {}
             for topic in () if answer is None else answer.responses:
                 for data in topic.partitions:
-                    self._take(offsets, (topic.topic, data.partition_index), data, polled)
+                    self._take(offsets, TopicPartition(topic.topic, data.partition_index), data, polled)
             if polled:
                 operation.polled(polled)
             operation.ok()

@@ -10,7 +10,7 @@ from fencepost.history.recording import RecordedOperation
 from fencepost.simulation import requests
 from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, Burst, ClientProcess, Request, Sleep, Steps
-from fencepost.simulation.requests import TopicPartition
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fencepost.simulation import requests
 from fencepost.simulation.clients import RETRIABLE, RETRY_MS, Request, Sleep, Steps
-from fencepost.simulation.requests import TopicPartition
 from fencepost.simulation.transactional_producers import Duty, TransactionalProducer, Verdict
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 SESSION_TIMEOUT_MS = 1_200

@@ -16,15 +16,18 @@ from fencepost.simulation.consumers import Reader
 from fencepost.simulation.idempotent_producers import IdempotentProducer
 from fencepost.simulation.members import GroupMember
 from fencepost.simulation.network import Network
-from fencepost.simulation.requests import TopicPartition
 from fencepost.simulation.scheduler import SimulatedScheduler
 from fencepost.simulation.transactional_producers import TransactionalProducer
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import CreateTopicsRequest, FindCoordinatorRequest
 
-TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2, GUARDED[0]: 1}
-UNGUARDED = [name for name in TOPICS if name != GUARDED[0]]
-PARTITIONS = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+TOPICS = {"input": 2, "copies": 2, "audit": 1, "ledger": 2, GUARDED.topic: 1}
+UNGUARDED = [name for name in TOPICS if name != GUARDED.topic]
+PARTITIONS = [TopicPartition(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+INPUT, COPIES, AUDIT, LEDGER = (
+    [TopicPartition(topic, index) for index in range(TOPICS[topic])] for topic in ("input", "copies", "audit", "ledger")
+)
 TRANSACTION_TIMEOUT_MS = 4_000
 
 Surroundings = tuple[SimulatedScheduler, Network, int]
@@ -44,16 +47,16 @@ def everybody(
 
     def member(name: str, protocol: int) -> GroupMember:
         return GroupMember(
-            name, *world, group="team", sources=[("input", 0), ("input", 1)], transactional_id=f"member-{name}",
-            protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[("copies", 1), ("ledger", 1)],
+            name, *world, group="team", sources=[INPUT[0], INPUT[1]], transactional_id=f"member-{name}",
+            protocol=protocol, timeout_ms=TRANSACTION_TIMEOUT_MS, outputs=[COPIES[1], LEDGER[1]],
             journal=journal,
         )  # fmt: skip
 
-    copier = transactional("c1", "copier-1", 1, [("copies", 0), ("audit", 0)], ("input", 0))
-    writer = transactional("w2", "writer-2", 2, [("ledger", 1), ("ledger", 0), ("copies", 0)])
+    copier = transactional("c1", "copier-1", 1, [COPIES[0], AUDIT[0]], INPUT[0])
+    writer = transactional("w2", "writer-2", 2, [LEDGER[1], LEDGER[0], COPIES[0]])
     others: list[TransactionalProducer] = [
-        transactional("c2", "copier-2", 2, [("copies", 1), ("audit", 0)], ("input", 1)),
-        transactional("w1", "writer-1", 1, [("ledger", 0), ("ledger", 1), ("audit", 0)]),
+        transactional("c2", "copier-2", 2, [COPIES[1], AUDIT[0]], INPUT[1]),
+        transactional("w1", "writer-1", 1, [LEDGER[0], LEDGER[1], AUDIT[0]]),
     ]
     if world[2] % 2:
         # In every second world a group shares the inputs instead.
@@ -70,8 +73,8 @@ def everybody(
         GuardedProducer("pg", *world, rules=rules, journal=journal),
     ]
     return [
-        IdempotentProducer("p0", *world, target=("input", 0), journal=journal),
-        IdempotentProducer("p1", *world, target=("input", 1), journal=journal),
+        IdempotentProducer("p0", *world, target=INPUT[0], journal=journal),
+        IdempotentProducer("p1", *world, target=INPUT[1], journal=journal),
         *producers,
         Reader("rc", *world, partitions=list(PARTITIONS), is_committed=True, journal=journal),
         Reader("ru", *world, partitions=list(PARTITIONS), is_committed=False, journal=journal),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.simulation.clients import Request
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.acls import AclBinding, creation_fields, exactly, filter_fields
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.messages import (
@@ -29,7 +30,6 @@ from fencepost.wire.messages import (
     TxnOffsetCommitRequest,
 )
 
-TopicPartition = tuple[str, int]
 FETCH_VERSION = 12
 FETCH_BYTES = 16_384
 EARLIEST, LATEST = -2, -1

@@ -12,7 +12,7 @@ from fencepost.history.reading import History
 from fencepost.simulation.administered_clients import FinalSurvey, is_tombstone
 from fencepost.simulation.administered_topics import AdministeredTopics, key_of, name_of, plan_of
 from fencepost.simulation.client_journal import partition_name
-from fencepost.simulation.requests import TopicPartition
+from fencepost.topic_partition import TopicPartition
 
 
 def check_thinning(topics: AdministeredTopics, survey: FinalSurvey, history: History) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _check_topics(topics: AdministeredTopics) -> Iterator[str]:
 
 def _check_start(topics: AdministeredTopics, key: TopicPartition, start: int, end: int) -> Iterator[str]:
     name = name_of(key[0])
-    asked = topics.trim_asked.get((name, key[1]), 0)
+    asked = topics.trim_asked.get(TopicPartition(name, key.partition), 0)
     if start > asked and name not in topics.retention_asked:
         yield f"deleted-too-much: {key} begins at {start}, but nobody asked to delete more than up to {asked}"
     if start > end:

@@ -14,7 +14,7 @@ from fencepost.simulation.client_journal import ClientJournal, partition_name
 from fencepost.simulation.clients import FENCED, RETRIABLE, RETRY_MS, Request, Sleep, Steps
 from fencepost.simulation.consumers import CorruptBatch, committed_records
 from fencepost.simulation.idempotent_producers import Producer
-from fencepost.simulation.requests import TopicPartition
+from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 TRIES_MAX = 30
@@ -251,13 +251,13 @@ class TransactionalProducer(Producer):
         return requests.produce(dict(batches), 9 if self.protocol == 1 else 12, self.transactional_id)
 
     def _key_of(self, topic: Any, index: int) -> TopicPartition:
-        return topic.name, index
+        return TopicPartition(topic.name, index)
 
     def _refused(self, key: TopicPartition, code: ErrorCode) -> Verdict:
         return self._trouble("Produce", code)
 
     def next_sequence(self, topic: str, partition: int) -> int:
-        return self.sequences.get((topic, partition), 0)
+        return self.sequences.get(TopicPartition(topic, partition), 0)
 
     def _transactional_batch(self, key: TopicPartition, sends: list[tuple[int, str]]) -> bytearray:
         return self.batch_of([value for _, value in sends], self.next_sequence(*key), is_transactional=True)
