@@ -492,7 +492,7 @@ def test_the_command_refuses_what_it_cannot_do_and_changes_nothing(
         assert told in capsys.readouterr().err
     lock = DirectoryLock(data)
     assert run(["repair", "--data", str(data)]) == 1
-    assert "a broker uses" in capsys.readouterr().err
+    assert "a broker is using" in capsys.readouterr().err
     lock.release()
     assert run(["repair", "--data", str(tmp_path)]) == 1
     assert "meta.properties" in capsys.readouterr().err

@@ -160,6 +160,6 @@ def test_a_transaction_is_followed_through_all_partitions(directory: Path) -> No
     assert trail["state_changes"][-1]["state"] == "CompleteCommit"
     everybody = ours(directory, "--transaction", "*")
     assert everybody.status == 0
-    assert "nothing torn, hanging or ended twice" in everybody.output
+    assert "no transaction is torn, hanging or ended twice" in everybody.output
     assert "open" in everybody.output
     assert "no transaction of 'absent'" in ours(directory, "--transaction", "absent").errors

@@ -248,7 +248,7 @@ def test_what_is_pasted_reaches_the_cluster_that_was_asked(hanging: str, command
     assert shlex.split(part["next_command"])[-4:] == list(used)
     (line,) = (
         line for line in command.run(("txn", "find-hanging", "--topic", hanging, *used)).output.splitlines()
-        if line.startswith("the oldest is ended by: ")
+        if line.startswith("to abort the oldest: ")
     )  # fmt: skip
     for pasted in (part["next_command"], line.partition(": ")[2]):
         words = shlex.split(pasted)

@@ -72,7 +72,7 @@ def test_partitions_are_added_but_never_taken_away(command: Command, topic: str)
 
 
 def test_settings_of_a_topic_are_changed_and_given_back(command: Command, topic: str) -> None:
-    assert "nothing is set here" in command("configs", "describe", "--topic", topic).output
+    assert "no setting was changed here" in command("configs", "describe", "--topic", topic).output
     command(
         "configs", "alter", "--topic", topic, "--set", "retention.ms=1000", "--set", "cleanup.policy=compact,delete"
     )

@@ -12,6 +12,7 @@ from fencepost.simulation.faults import Fault
 from fencepost.simulation.fragile_disk import FragileDisk
 from fencepost.simulation.thinning import check_thinning
 from fencepost.simulation.world import World
+from fencepost.topic_partition import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ class Scene:
         self.topics = AdministeredTopics()
         self.journal: ClientJournal = world.journal
         self.label = self.topics.seen(self.NAME, bytes(16), 1)
-        self.key = (self.label, 0)
+        self.key = TopicPartition(self.label, 0)
         self.survey = FinalSurvey("survey", *world.surroundings, topics=self.topics, journal=self.journal)
         self.survey.starts[self.key] = 0
         self.survey.ends[self.key] = 10

@@ -117,7 +117,7 @@ def test_a_person_sees_what_would_be_read_again_and_may_say_no(stage: Stage, beh
     assert status == 1
     assert "rows would be written twice" in shown
     assert "42 offsets would be read and written again, 0 would be skipped" in shown
-    for words in ("read again", "skipped", "40", "Go on like this?", "nothing was adopted, nothing was written"):
+    for words in ("read again", "skipped", "40", "Continue?", "nothing was adopted and nothing was written"):
         assert words in shown, shown
     assert STARTED_SPARK not in shown
     assert holds(stage) == 2
@@ -132,7 +132,7 @@ def test_a_person_may_say_yes(stage: Stage, behind: CheckpointDirectory) -> None
 def test_a_script_is_refused_without_yes_and_sees_the_difference(stage: Stage, behind: CheckpointDirectory) -> None:
     refused = in_a_script(command(stage, behind, "--adopt", "continue"))
     assert refused.returncode == 1
-    assert "there is no terminal to ask at" in refused.stderr
+    assert "there is no terminal to ask on" in refused.stderr
     assert "--yes" in refused.stderr
     assert "42 offsets would be read and written again" in refused.stdout
     agreed = in_a_script(command(stage, behind, "--adopt", "continue", "--yes", "--json"))

@@ -264,9 +264,9 @@ def _last_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_run_that_never_starts_ends_with_an_event_too(tmp_path: Path) -> None:
     for arguments, told, status in (
         (("nowhere.py",), "there is no file nowhere.py", 1),
-        ((SHOP, "--until-caught-up", "--trigger-interval", "1 second"), "leave one of the two out", 2),
-        ((SHOP, "--source-option", "subscribe=x"), "it is what the pipeline declares", 2),
-        ((SHOP, "--source-bootstrap-server", "old:9092"), "name the cluster that is written, too", 2),
+        ((SHOP, "--until-caught-up", "--trigger-interval", "1 second"), "give only one of the two", 2),
+        ((SHOP, "--source-option", "subscribe=x"), "the pipeline declares its topics", 2),
+        ((SHOP, "--source-bootstrap-server", "old:9092"), "also name the cluster to write to", 2),
     ):
         done = _run(*arguments, "--json")
         (event,) = [json.loads(line) for line in done.stdout.splitlines()]

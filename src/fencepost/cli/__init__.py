@@ -1,1 +1,1 @@
-"""The command `fencepost`: what people type, and what they read. Each group of commands is a module."""
+"""The command `fencepost`: one module for each group of subcommands."""

@@ -1,4 +1,4 @@
-"""From the options of `fencepost acls` to rules and filters of rules."""
+"""Translates the options of `fencepost acls` into ACL bindings and filters."""
 
 import enum
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ _Choice = TypeVar("_Choice", bound=enum.IntEnum)
 
 
 def choice(kind: type[_Choice], text: str, option: str) -> _Choice:
-    """A name as Kafka's tools take it: in any case, with or without underscores."""
+    """Parses a name as Kafka's tools do: in upper or lower case, with or without underscores."""
     found = {member.name.replace("_", ""): member for member in kind if member > 0}
     wanted = text.upper().replace("_", "").replace("-", "")
     if wanted not in found:
         names = ", ".join(member.name.lower() for member in kind if member > 0)
-        raise typer.BadParameter(f"{text!r} is none of {names}", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not one of {names}", param_hint=option)
     return found[wanted]
 
 
@@ -51,7 +51,7 @@ def named_patterns(
 
 
 def pattern_of(kind: ResourceType, how: PatternType) -> PatternType:
-    """There is one cluster, which is never meant by a part of its name."""
+    """The cluster resource has a single name, so it always has a literal pattern."""
     return PatternType.LITERAL if kind is ResourceType.CLUSTER else how
 
 
@@ -77,7 +77,7 @@ def rule_holders(
 def filter_holders(
     allowed: Iterable[str], denied: Iterable[str], allow_hosts: Sequence[str], deny_hosts: Sequence[str]
 ) -> list[tuple[AclPermissionType, str | None, str | None]]:
-    """Whose rules are meant; nobody named means everybody's, no host named any host's."""
+    """The principals and hosts to match. Without principals every principal matches, without hosts every host."""
     anywhere: list[str | None] = [None]
     return [
         *((AclPermissionType.ALLOW, who, host) for who in allowed for host in list(allow_hosts) or anywhere),
@@ -93,18 +93,19 @@ def wanted_operations(
     consumer: bool,
     idempotent: bool,
 ) -> list[tuple[ResourceType, str, AclOperation]]:
-    """Each resource with each operation; --producer and --consumer stand for the usual ones."""
+    """Every combination of resource and operation; --producer and --consumer stand for the operations they need."""
     if not resources:
         raise typer.BadParameter("name a resource, for example --topic", param_hint="--topic")
     kinds = {kind for kind, _ in resources}
     if producer or consumer:
         if operations:
-            raise typer.BadParameter("--producer and --consumer say which operations", param_hint="--operation")
+            raise typer.BadParameter(
+                "--operation cannot be combined with --producer or --consumer, which choose the operations",
+                param_hint="--operation",
+            )
         if ResourceType.TOPIC not in kinds or (consumer and ResourceType.GROUP not in kinds):
             needed = "--topic and --group" if consumer else "--topic"
-            raise typer.BadParameter(
-                f"{needed} must be given too", param_hint="--consumer" if consumer else "--producer"
-            )
+            raise typer.BadParameter(f"also give {needed}", param_hint="--consumer" if consumer else "--producer")
         return _usual(resources, producer=producer, consumer=consumer, idempotent=idempotent)
     chosen = [choice(AclOperation, text, "--operation") for text in operations] or [AclOperation.ALL]
     for kind in kinds:
@@ -112,7 +113,7 @@ def wanted_operations(
             if operation > AclOperation.ALL and operation not in SUPPORTED_OPERATIONS[kind]:
                 possible = ", ".join(each.name.lower() for each in SUPPORTED_OPERATIONS[kind])
                 raise typer.BadParameter(
-                    f"{operation.name.lower()} means nothing for a {kind.name.lower()}; there are {possible}, all",
+                    f"{operation.name.lower()} does not apply to a {kind.name.lower()}; choose {possible}, all",
                     param_hint="--operation",
                 )
     return [(kind, name, operation) for kind, name in resources for operation in chosen]

@@ -32,19 +32,25 @@ Examples:
   fencepost acls add --allow-principal User:billing --consumer --topic orders --group billing
   fencepost acls add --allow-principal User:reports --operation read --topic public- --resource-pattern-type prefixed
   fencepost acls add --deny-principal User:mallory --deny-host 10.0.0.66 --operation all --topic '*'
-  fencepost acls list --topic orders --resource-pattern-type match        every rule that orders falls under
-  fencepost acls remove --allow-principal User:shop --topic orders        every rule of User:shop on it
+  fencepost acls list --topic orders --resource-pattern-type match        every rule that applies to orders
+  fencepost acls remove --allow-principal User:shop --topic orders        every rule of User:shop for orders
 """
 
-app = typer.Typer(help="See and change who may do what.", epilog=_EPILOG, no_args_is_help=True)
+app = typer.Typer(help="List and change access rules (ACLs).", epilog=_EPILOG, no_args_is_help=True)
 
-Topics = Annotated[list[str], typer.Option("--topic", metavar="TOPIC", help="A topic, or * for all; several times.")]
-Groups = Annotated[list[str], typer.Option("--group", metavar="GROUP", help="A group, or *; several times.")]
+Topics = Annotated[
+    list[str], typer.Option("--topic", metavar="TOPIC", help="A topic, or * for all topics. Can be repeated.")
+]
+Groups = Annotated[
+    list[str], typer.Option("--group", metavar="GROUP", help="A consumer group, or * for all. Can be repeated.")
+]
 Ids = Annotated[
-    list[str], typer.Option("--transactional-id", metavar="ID", help="A transactional id, or *; several times.")
+    list[str],
+    typer.Option("--transactional-id", metavar="ID", help="A transactional id, or * for all. Can be repeated."),
 ]
 Users = Annotated[
-    list[str], typer.Option("--user-principal", metavar="USER", help="A user as a resource, or *; several times.")
+    list[str],
+    typer.Option("--user-principal", metavar="USER", help="A user as a resource, or * for all. Can be repeated."),
 ]
 OnCluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
 Pattern = Annotated[
@@ -52,24 +58,28 @@ Pattern = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="TYPE",
-        help="How names are meant: literal, prefixed; to list and remove also any and match.",
+        help="Pattern type of the names: literal or prefixed; list and remove also take any and match.",
     ),
 ]
 Allowed = Annotated[
-    list[str], typer.Option("--allow-principal", metavar="User:NAME", help="Who may; User:* is everybody.")
+    list[str], typer.Option("--allow-principal", metavar="User:NAME", help="Principal to allow; User:* is everybody.")
 ]
-Denied = Annotated[list[str], typer.Option("--deny-principal", metavar="User:NAME", help="Who may not.")]
-AllowHosts = Annotated[list[str], typer.Option("--allow-host", metavar="ADDRESS", help="From where they may.")]
-DenyHosts = Annotated[list[str], typer.Option("--deny-host", metavar="ADDRESS", help="From where they may not.")]
+Denied = Annotated[list[str], typer.Option("--deny-principal", metavar="User:NAME", help="Principal to deny.")]
+AllowHosts = Annotated[list[str], typer.Option("--allow-host", metavar="ADDRESS", help="Host to allow.")]
+DenyHosts = Annotated[list[str], typer.Option("--deny-host", metavar="ADDRESS", help="Host to deny.")]
 Operations = Annotated[
     list[str],
-    typer.Option("--operation", metavar="OPERATION", help="read, write, create, describe, all, ...; several times."),
+    typer.Option("--operation", metavar="OPERATION", help="read, write, create, describe, all, .... Can be repeated."),
 ]
 Producer = Annotated[
-    bool, typer.Option("--producer", help="What a producer needs on --topic, and on --transactional-id.")
+    bool, typer.Option("--producer", help="The operations that a producer needs on --topic and --transactional-id.")
 ]
-Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs on --topic and --group.")]
-Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: also for brokers before Kafka 3.0.")]
+Consumer = Annotated[
+    bool, typer.Option("--consumer", help="The operations that a consumer needs on --topic and --group.")
+]
+Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="With --producer: also what idempotence needs on brokers before Kafka 3.0.")
+]
 
 
 @app.command("list")
@@ -81,14 +91,15 @@ def list_acls(
     cluster: OnCluster = False,
     pattern_type: Pattern = "any",
     principal: Annotated[
-        list[str], typer.Option("--principal", metavar="User:NAME", help="Only rules about these; several times.")
+        list[str],
+        typer.Option("--principal", metavar="User:NAME", help="Only rules for this principal. Can be repeated."),
     ] = [],  # noqa: B006
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """List rules: all, or those about some resources or principals."""
+    """List the access rules, all of them or those for given resources and principals."""
     resources = named_resources(topic, group, transactional_id, user_principal, cluster)
     patterns = named_patterns(resources, choice(PatternType, pattern_type, "--resource-pattern-type"))
     principals: list[str | None] = [*principal] or [None]
@@ -125,13 +136,14 @@ def add(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Make rules: one for each principal, host, operation and resource. A rule that is there already stays."""
+    """Add access rules, one for each combination of principal, host, operation and resource. Existing rules are
+    kept."""
     how = choice(PatternType, pattern_type, "--resource-pattern-type")
     if how not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise typer.BadParameter("a rule is literal or prefixed", param_hint="--resource-pattern-type")
+        raise typer.BadParameter("new rules are either literal or prefixed", param_hint="--resource-pattern-type")
     holders = rule_holders(allow_principal, deny_principal, allow_host, deny_host)
     if not holders:
-        raise typer.BadParameter("say who: --allow-principal or --deny-principal", param_hint="--allow-principal")
+        raise typer.BadParameter("give --allow-principal or --deny-principal", param_hint="--allow-principal")
     resources = named_resources(topic, group, transactional_id, user_principal, cluster)
     wanted = wanted_operations(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
     bindings = [
@@ -169,11 +181,13 @@ def remove(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Delete rules: what is not said is not looked at. At least a resource must be named."""
+    """Remove the access rules that match every given option. At least one resource is required."""
     how = choice(PatternType, pattern_type, "--resource-pattern-type")
     resources = named_resources(topic, group, transactional_id, user_principal, cluster)
     if not resources:
-        raise typer.BadParameter("name the resources whose rules go, for example --topic", param_hint="--topic")
+        raise typer.BadParameter(
+            "name the resources whose rules to remove, for example with --topic", param_hint="--topic"
+        )
     holders = filter_holders(allow_principal, deny_principal, allow_host, deny_host)
     if operation or producer or consumer:
         wanted = wanted_operations(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)

@@ -30,7 +30,7 @@ from fencepost.cli import (
 from fencepost.cli.options import Json
 from fencepost.version import __version__
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 _EPILOG = """\
 \b
@@ -42,11 +42,11 @@ Examples:
   fencepost consume purchases --follow --json            keep reading, as JSON lines
   fencepost groups describe billing                      members, positions and lag
   fencepost run examples/shop.py --sample 1000           run an exactly-once pipeline on Spark
-  fencepost connect examples/file_tail.py                lines of a file into Kafka, each exactly once
-  fencepost demo                                         see it work: clients, transactions, crashes
+  fencepost connect examples/file_tail.py                copy the lines of a file to Kafka, exactly once
+  fencepost demo                                         watch clients, transactions and crashes
 
 Every command but serve, repair and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
-FENCEPOST_BOOTSTRAP_SERVER. `fencepost COMMAND --help` explains each.
+FENCEPOST_BOOTSTRAP_SERVER. See `fencepost COMMAND --help`.
 """
 
 ORDER = (
@@ -75,7 +75,7 @@ ORDER = (
 
 
 class InOrder(TyperGroup):
-    """Lists the commands in the order in which one meets them."""
+    """Lists the commands in the order in which a new user needs them, not by the alphabet."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
@@ -139,11 +139,14 @@ app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 @app.command("demo")
 def demo(
     as_json: Json = False,
-    purchases: Annotated[int, typer.Option(min=1, metavar="N", help="Purchases that go through the pipeline.")] = 1500,
-    act: Annotated[int | None, typer.Option(min=1, max=2, metavar="N", help="Only this act.")] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="The same kills with an at-least-once sink.")] = False,
+    purchases: Annotated[int, typer.Option(min=1, metavar="N", help="Number of purchases to process.")] = 1500,
+    act: Annotated[int | None, typer.Option(min=1, max=2, metavar="N", help="Run only this act.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Repeat the same kills with an at-least-once sink.")
+    ] = False,
     connector_jars: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Jars of Spark's own Kafka connector, for --compare.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory with the jars of Spark's own Kafka connector, for --compare."),
     ] = None,
 ) -> None:
     """Watch it work: Kafka clients and transactions, then a Spark pipeline that is killed and loses nothing."""

@@ -1,4 +1,4 @@
-"""fencepost check-history: can all the answers that clients got be true at once?"""
+"""fencepost check-history: checks whether a recorded history is possible."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,26 +7,30 @@ import typer
 
 from fencepost.cli.options import Json
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 ANOMALIES_FOUND = 1
 
 EPILOG = """\
 \b
 Examples:
-  fencepost check-history run.jsonl                      judge a history, explain what is wrong
-  fencepost check-history producer.jsonl reader.jsonl    one file per process, by one clock
-  fencepost check-history run.jsonl --svg findings.svg   draw it as well
+  fencepost check-history run.jsonl                      check a history and explain its anomalies
+  fencepost check-history producer.jsonl reader.jsonl    one file per process, all with the same clock
+  fencepost check-history run.jsonl --svg findings.svg   also draw the findings
 
-Ends with status 1 if there is an anomaly. The format is described in docs/histories.md.
+Exits with status 1 if there is an anomaly. The format is described in docs/histories.md.
 """
 
 
 def check_history(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON lines; several are merged by time.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files of JSON lines; several files are merged by time.")
+    ],
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the findings into this file.")] = None,
-    shown: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Findings to explain of each anomaly.")] = 3,
+    shown: Annotated[
+        int, typer.Option("--show", min=0, metavar="N", help="How many findings of each anomaly to explain.")
+    ] = 3,
 ) -> None:
     """Look for lost, torn, repeated and misordered writes in a recorded history."""
     import gc
@@ -36,7 +40,7 @@ def check_history(
     from fencepost.history.explaining import explain
     from fencepost.history.svg import draw_svg
 
-    # Millions of objects that all live to the end: to look for garbage among them takes half of the time.
+    # All of the millions of objects live to the end; looking for garbage among them would take half of the time.
     gc.disable()
     try:
         report = check(read_files(files))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.client.kafka_types import ConfigEntry, ResourceType
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 _EPILOG = """\
 \b
@@ -25,7 +25,7 @@ Examples:
   fencepost configs alter --broker-defaults --set log.retention.ms=86400000
 """
 
-app = typer.Typer(help="Look at settings and change them.", epilog=_EPILOG, no_args_is_help=True)
+app = typer.Typer(help="Show and change settings.", epilog=_EPILOG, no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", help="Settings of this topic.")]
 BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Settings of this broker.")]
@@ -39,13 +39,13 @@ def describe(
     broker: BrokerId = None,
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what has its default.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include settings that have their default value.")] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Show settings: what was set, or with --all every one and where it comes from."""
+    """Show the settings that were changed, or with --all every setting and where its value comes from."""
     resource_type, name = _resource(topic, broker, broker_defaults, group)
 
     async def work() -> "list[ConfigEntry]":
@@ -61,7 +61,7 @@ def describe(
         )
         return
     if not entries:
-        say("nothing is set here; --all shows the defaults")
+        say("no setting was changed here; use --all to show the defaults")
         return
     print_table(
         ("name", "value", "source", "changeable"),
@@ -90,7 +90,7 @@ def alter(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Change settings; those not named stay as they are."""
+    """Change settings. Settings that are not named keep their values."""
     resource_type, name = _resource(topic, broker, broker_defaults, group)
     open_it = functools.partial(open_admin, bootstrap_server, command_config, profile)
     alter_resource(open_it, resource_type, name, config, delete_config, as_json=as_json)
@@ -109,7 +109,7 @@ def alter_resource(
 
     changes: dict[str, str | None] = {**parse_assignments(to_set, "--set"), **dict.fromkeys(to_unset)}
     if not changes:
-        raise typer.BadParameter("say what to change with --set NAME=VALUE or --unset NAME", param_hint="--set")
+        raise typer.BadParameter("give --set NAME=VALUE or --unset NAME", param_hint="--set")
 
     async def work() -> None:
         async with open_it() as admin:
@@ -123,7 +123,7 @@ def alter_resource(
         print_json({"type": resource_type.name.lower(), "name": name, "changed": changes})
         return
     for key, value in changes.items():
-        say(f"{subject}: {key} has its default again" if value is None else f"{subject}: {key}={value}")
+        say(f"{subject}: {key} was reset to its default" if value is None else f"{subject}: {key}={value}")
 
 
 def _resource(

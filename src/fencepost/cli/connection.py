@@ -1,7 +1,7 @@
-"""How commands reach a cluster: an address, a file of client settings as Kafka's tools take, a profile.
+"""How commands reach a cluster: by an address, a file of client settings as for Kafka's tools, or a profile.
 
-A profile is such a file under a name: `NAME.properties` in `~/.config/fencepost/profiles`. It may say
-`bootstrap.servers` too, so that `--profile production` is all one has to remember at night.
+A profile is such a file with a name: `~/.config/fencepost/profiles/NAME.properties`. It may also set
+`bootstrap.servers`, so that `--profile production` is all one has to remember at night.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.insight.cluster_view import ClusterView
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 BootstrapOrProfile = Annotated[
     str | None,
@@ -26,13 +26,13 @@ BootstrapOrProfile = Annotated[
         "--bootstrap-server",
         envvar="FENCEPOST_BOOTSTRAP_SERVER",
         metavar="HOST:PORT[,...]",
-        help=f"A broker to start from, of Fencepost or Apache Kafka. [default: {DEFAULT_BOOTSTRAP_SERVER}]",
+        help=f"Address of a broker (Fencepost or Apache Kafka). [default: {DEFAULT_BOOTSTRAP_SERVER}]",
         show_default=False,
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="Client settings (TLS, SASL), as Kafka's tools take them."),
+    typer.Option("--command-config", metavar="FILE", help="File of client settings (TLS, SASL), as for Kafka's tools."),
 ]
 Profile = Annotated[
     str | None,
@@ -40,7 +40,7 @@ Profile = Annotated[
         "--profile",
         envvar="FENCEPOST_PROFILE",
         metavar="NAME",
-        help="The settings in ~/.config/fencepost/profiles/NAME.properties.",
+        help="Use the settings in ~/.config/fencepost/profiles/NAME.properties.",
     ),
 ]
 
@@ -51,12 +51,12 @@ def open_view(
     profile: str | None,
     defaults: Mapping[str, str] | None = None,
 ) -> "ClusterView":
-    """To be entered with `async with`."""
+    """Use it with `async with`."""
     from fencepost.insight.cluster_view import ClusterView
     from fencepost.insight.command_line import CommandLine
 
     servers, settings = reach(bootstrap_server, command_config, profile, defaults)
-    # Always with the address: where a command is pasted, the environment may name another cluster.
+    # Always includes the address: where the command is pasted, the environment may name another cluster.
     options = ["--bootstrap-server", servers]
     if command_config is not None:
         options += ["--command-config", str(command_config.absolute())]
@@ -66,7 +66,7 @@ def open_view(
 
 
 def open_admin(bootstrap_server: str | None, command_config: Path | None, profile: str | None) -> "AsyncAdmin":
-    """To be entered with `async with`."""
+    """Use it with `async with`."""
     from fencepost.client.admin import AsyncAdmin
 
     servers, settings = reach(bootstrap_server, command_config, profile)
@@ -79,7 +79,8 @@ def reach(
     profile: str | None,
     defaults: Mapping[str, str] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Where to start from, and the client's own settings. Options given beat the file, the file beats the profile."""
+    """The bootstrap servers and the client's other settings. Options override the file, the file overrides the
+    profile."""
     named, settings = client_settings(command_config, profile, defaults)
     return bootstrap_server or named or DEFAULT_BOOTSTRAP_SERVER, settings
 
@@ -87,7 +88,7 @@ def reach(
 def client_settings(
     command_config: Path | None, profile: str | None, defaults: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """`bootstrap.servers`, empty where the files do not name any, and the client's own settings."""
+    """`bootstrap.servers`, empty if no file sets it, and the client's other settings."""
     settings: dict[str, str] = dict(defaults or {})
     for file in (None if profile is None else profile_file(profile), command_config):
         if file is not None:
@@ -102,7 +103,7 @@ def profile_file(name: str) -> Path:
     if "/" in name or not file.is_file():
         known = sorted(found.stem for found in directory.glob("*.properties")) if directory.is_dir() else []
         raise CommandFailed(
-            f"there is no profile {name!r} in {directory}", f"known are {', '.join(known)}" if known else ""
+            f"there is no profile {name!r} in {directory}", f"the profiles are: {', '.join(known)}" if known else ""
         )
     return file
 
@@ -117,7 +118,7 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _known(settings: dict[str, str]) -> dict[str, Any]:
-    """A file may be shared with producers and consumers: what is theirs is passed over, and said to be."""
+    """A file may be shared with producers and consumers. Their settings are ignored, with a message."""
     from fencepost.client.options import is_option
 
     foreign = [name for name in settings if not is_option(name)]

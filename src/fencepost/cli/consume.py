@@ -1,4 +1,4 @@
-"""`fencepost consume`: records to standard output, as values, with what else is asked for, or as JSON lines."""
+"""`fencepost consume`: prints records: their values, further fields on request, or JSON lines."""
 
 import base64
 import sys
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from fencepost.client.fetching import Position
     from fencepost.client.kafka_types import ConsumedRecord
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost consume purchases                                   all that is there, then stop
-  fencepost consume purchases --from latest --follow            only what comes, until interrupted
+  fencepost consume purchases                                   all records up to the end, then stop
+  fencepost consume purchases --from latest --follow            only new records, until interrupted
   fencepost consume purchases --from @2026-03-01T12:00:00Z --max-messages 10 --print-key --print-offset
   fencepost consume purchases --json | jq .value
 
@@ -38,27 +38,34 @@ def consume(
     start: Annotated[
         str, typer.Option("--from", metavar="POSITION", help="earliest, latest, an OFFSET, or @TIME (ISO date or ms).")
     ] = "earliest",
-    partition: Annotated[list[int], typer.Option(min=0, metavar="N", help="Only this; several times.")] = [],  # noqa: B006
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with new records until interrupted.")] = False,
-    max_messages: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after so many.")] = None,
+    partition: Annotated[
+        list[int], typer.Option(min=0, metavar="N", help="Only this partition. Can be repeated.")
+    ] = [],  # noqa: B006
+    follow: Annotated[bool, typer.Option("--follow", help="Keep reading new records until interrupted.")] = False,
+    max_messages: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after N records.")] = None,
     isolation_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="read_uncommitted, or read_committed: no open or aborted transaction.")
+        str,
+        typer.Option(
+            metavar="LEVEL", help="read_uncommitted, or read_committed to leave out open and aborted transactions."
+        ),
     ] = "read_uncommitted",
-    print_key: Annotated[bool, typer.Option("--print-key", help="Before the value.")] = False,
+    print_key: Annotated[bool, typer.Option("--print-key", help="Print the key before the value.")] = False,
     print_partition: Annotated[bool, typer.Option("--print-partition")] = False,
     print_offset: Annotated[bool, typer.Option("--print-offset")] = False,
     print_timestamp: Annotated[bool, typer.Option("--print-timestamp")] = False,
     print_headers: Annotated[bool, typer.Option("--print-headers")] = False,
-    separator: Annotated[str, typer.Option(metavar="TEXT", help="Between what is printed.", show_default="tab")] = "\t",
+    separator: Annotated[
+        str, typer.Option(metavar="TEXT", help="Separator of the printed fields.", show_default="tab")
+    ] = "\t",
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per record and line.")] = False,
 ) -> None:
-    """Read records up to the end there is now, or follow."""
+    """Read records up to the current end of the log, or keep following it."""
     if isolation_level not in ISOLATION_LEVELS:
         raise typer.BadParameter(
-            f"{isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
+            f"{isolation_level!r} is not one of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
         )
     position = parse_position(start)
     as_line = line_renderer(

@@ -1,4 +1,4 @@
-"""`fencepost dump`: what the files of a log contain, and an audit of the transactions in them."""
+"""`fencepost dump`: prints the files of a log, and audits the transactions in them."""
 
 import sys
 from datetime import UTC, datetime
@@ -13,22 +13,23 @@ from fencepost.terminal_text import harmless, json_text
 if TYPE_CHECKING:
     from fencepost.insight.transaction_audit import TransactionAudit
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 FOUND = 3
-"""Exit status: the command did its work, and what it found needs attention."""
+"""Exit status: the command succeeded, but it found something that needs attention."""
 
 EPILOG = """\
 \b
 Examples:
-  fencepost dump data/purchases-0                            every file of a partition
-  fencepost dump data/purchases-0/*.log --print-data-log     with records
+  fencepost dump data/purchases-0                            all files of a partition
+  fencepost dump data/purchases-0/*.log --print-data-log     include the records
   fencepost dump data/__transaction_state-20 --print-data-log --json
   fencepost dump data --transaction billing                  follow one transactional id through all partitions
-  fencepost dump data --transaction '*'                      all of them
+  fencepost dump data --transaction '*'                      all transactional ids
 
-Lines and field names are those of Kafka's dump tool. Reads files of Fencepost and of Apache Kafka; never writes.
-Exit status 3: something in the files is wrong.
+Output lines and field names are those of Kafka's dump tool. Reads the files of Fencepost and of Apache Kafka, and never
+writes to them.
+Exit status 3: the files are damaged or inconsistent.
 """
 
 
@@ -36,15 +37,18 @@ def dump(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False, help="Files or directories.")],
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Show every record.")] = False,
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="With keys and payloads; internal topics are decoded.")
+        bool,
+        typer.Option("--print-data-log", help="Include keys and payloads; records of internal topics are decoded."),
     ] = False,
     transaction: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Follow a transactional id, a producer id, or '*', through directories."),
+        typer.Option(
+            metavar="WHO", help="Follow a transactional id, a producer id, or '*' for all, through all partitions."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what the files of a log contain."""
+    """Show the contents of log files."""
     from fencepost.insight.data_files import NotInspectable
 
     try:
@@ -98,7 +102,7 @@ def _audit(paths: list[Path], who: str, as_json: bool) -> int:
     audit = audit_transactions(paths, who)
     if not audit.transactions and not audit.changes:
         raise CommandFailed(
-            f"no transaction of {who!r} is in {', '.join(map(str, paths))}",
+            f"found no transaction of {who!r} in {', '.join(map(str, paths))}",
             "give a transactional id, a producer id, or '*'",
         )
     if as_json:
@@ -143,12 +147,12 @@ def _print_audit(audit: "TransactionAudit") -> None:
         )
     say()
     if not audit.has_coordinator_log:
-        say("no __transaction_state here: whether open transactions hang cannot be told")
+        say("the directory has no __transaction_state, so it is not known whether open transactions hang")
     for finding in audit.findings:
         name = finding.transactional_id or f"producer {finding.producer_id}"
         say(f"{finding.kind}: {name}: {finding.text}")
     if not audit.findings:
-        say("nothing torn, hanging or ended twice")
+        say("no transaction is torn, hanging or ended twice")
 
 
 def time_text(timestamp_ms: int) -> str | None:

@@ -1,4 +1,4 @@
-"""`fencepost explain`: one screen that says what holds a partition or a transactional id, and what to do."""
+"""`fencepost explain`: says what holds up a partition or a transactional id, and what to do."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,18 +10,19 @@ from fencepost.cli.dump import FOUND
 from fencepost.cli.options import Json
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost explain purchases                 what holds the readers of a topic
+  fencepost explain purchases                 what holds up the readers of a topic
   fencepost explain purchases:0
-  fencepost explain billing --history         the life of a transactional id as a timeline
+  fencepost explain billing --history         the history of a transactional id as a timeline
   fencepost explain --producer-id 4711
   fencepost explain billing --data ./copied-data-directory
 
-Works on Fencepost and on Apache Kafka; what only Fencepost records is marked so. Exit status 0: healthy, 3: stuck.
+Works with Fencepost and with Apache Kafka. Facts that only Fencepost records are marked. Exit status 0: healthy,
+3: stuck.
 """
 
 STUCK_AFTER_SECONDS = 10.0
@@ -31,13 +32,18 @@ def explain(
     what: Annotated[
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION] | TRANSACTIONAL-ID]", show_default=False)
     ] = None,
-    producer_id: Annotated[int | None, typer.Option(min=0, metavar="N", help="Explain this producer.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="The life of the id as a timeline.")] = False,
+    producer_id: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Explain the transaction of this producer id.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show the history of the id as a timeline.")] = False,
     is_id: Annotated[
-        bool, typer.Option("--id", help="It is a transactional id, even if a topic is called the same.")
+        bool, typer.Option("--id", help="Treat the argument as a transactional id even if a topic has that name.")
     ] = False,
     stuck_after: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="A transaction may hold readers for so long.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="How long a transaction may hold up readers before it counts as stuck."
+        ),
     ] = STUCK_AFTER_SECONDS,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Read a copied data directory instead of asking a broker.")
@@ -47,7 +53,7 @@ def explain(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Say what holds a partition or a transactional id, why, and what to do."""
+    """Explain what holds up a partition or a transactional id, why, and what to do."""
     if (what is None) == (producer_id is None):
         raise typer.BadParameter("give a TOPIC[:PARTITION], a TRANSACTIONAL-ID, or --producer-id")
     from fencepost.insight.cluster_facts import ClusterFacts

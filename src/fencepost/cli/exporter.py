@@ -8,7 +8,7 @@ import typer
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
 from fencepost.cli.output import CommandFailed, run_async, say
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
@@ -16,18 +16,20 @@ Examples:
   fencepost exporter --bootstrap-server kafka:9092 --listen 0.0.0.0:9405
   curl -s 127.0.0.1:9405/metrics | grep kafka_group_lag
 
-A Grafana board and alert rules for it are in the repository, under monitoring/.
+A Grafana dashboard and alert rules are in the directory monitoring/ of the repository.
 """
 
 
 def exporter(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where /metrics is served.")] = "127.0.0.1:9405",
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 15.0,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address on which to serve /metrics.")
+    ] = "127.0.0.1:9405",
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two collections.")] = 15.0,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
 ) -> None:
-    """Serve Prometheus metrics: honest lag, held partitions, open and hanging transactions."""
+    """Serve Prometheus metrics about consumer lag, held-up partitions, and open and hanging transactions."""
 
     async def work() -> None:
         from prometheus_client import CollectorRegistry

@@ -1,4 +1,4 @@
-"""`--add-scram`: users to begin with, in the form that kafka-storage.sh takes."""
+"""`--add-scram`: initial SCRAM users, in the format of kafka-storage.sh."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ _FIELD = re.compile(r'(\w+)=(?:"([^"]*)"|([^,\]]*))')
 
 
 class InvalidUser(Exception):
-    """What is wrong, said without the password."""
+    """The message does not contain the password."""
 
 
 def first_users(texts: Sequence[str]) -> list[FirstUser]:
-    """Each text is one user, or @FILE with a line for each."""
+    """Each text is one user, or @FILE for a file with one user per line."""
     users = []
     for text in texts:
         try:

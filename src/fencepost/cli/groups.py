@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fencepost.client.kafka_types import GroupDescription, GroupListing
     from fencepost.topic_partition import TopicPartition
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 _EPILOG = """\
 \b
@@ -28,14 +28,14 @@ Examples:
   fencepost groups reset-offsets billing --topic purchases:0,2 --shift-by -100 --execute
 """
 
-app = typer.Typer(help="Look at consumer groups and move their offsets.", epilog=_EPILOG, no_args_is_help=True)
+app = typer.Typer(help="Show consumer groups and reset their offsets.", epilog=_EPILOG, no_args_is_help=True)
 
 INACTIVE_STATES = ("Empty", "Dead")
 
 
 @app.command("list")
 def list_groups(
-    state: Annotated[list[str], typer.Option(metavar="STATE", help="Only groups in this state; several times.")] = [],  # noqa: B006
+    state: Annotated[list[str], typer.Option(metavar="STATE", help="Only groups in this state. Can be repeated.")] = [],  # noqa: B006
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
@@ -74,7 +74,7 @@ def describe(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Show a group's members, its offsets and how far behind it is."""
+    """Show the members, offsets and lag of a group."""
 
     async def work() -> "tuple[GroupDescription, list[dict[str, Any]]]":
         async with open_admin(bootstrap_server, command_config, profile) as admin:
@@ -110,23 +110,32 @@ def describe(
 def reset_offsets(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
     topic: Annotated[
-        list[str], typer.Option(metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; several times.")
+        list[str], typer.Option(metavar="TOPIC[:0,1]", help="A topic, or some of its partitions. Can be repeated.")
     ] = [],  # noqa: B006
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Everything the group has committed.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, metavar="OFFSET", help="To this offset.")] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics for which the group has committed offsets.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end of the log.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, metavar="OFFSET", help="Reset to this offset.")] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To the first record at or after, e.g. 2026-03-01T12:00:00Z.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Reset to the first record at or after this time, e.g. 2026-03-01T12:00:00Z."
+        ),
     ] = None,
-    shift_by: Annotated[int | None, typer.Option(metavar="N", help="Forward, or back if negative.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would be.")] = False,
+    shift_by: Annotated[
+        int | None, typer.Option(metavar="N", help="Move by N records: forward, or back if N is negative.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the change; without this option it is only shown.")
+    ] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Move a group's offsets while it is empty. Shows the new offsets; changes nothing without --execute."""
+    """Reset the offsets of an inactive group. Shows the new offsets; changes nothing without --execute."""
     from fencepost.cli.reset import Target, plan_reset
     from fencepost.client.kafka_types import CommittedOffset, Reset
 
@@ -174,7 +183,7 @@ def reset_offsets(
         return
     print_table(("topic", "partition", "old offset", "new offset"), rows)
     if not execute:
-        say("nothing was changed; add --execute to do it", is_error=True)
+        say("nothing was changed; add --execute to apply the change", is_error=True)
 
 
 @app.command()
@@ -201,7 +210,7 @@ def delete(
 
 
 async def _check_inactive(admin: "AsyncAdmin", group: str) -> None:
-    """A group that does not exist yet may be given offsets, as with Kafka's tool."""
+    """Raises CommandFailed if the group has members. One that does not exist yet is accepted, as by Kafka's tool."""
     from fencepost.client.errors import BrokerError, GroupIsActive
     from fencepost.wire.errors import ErrorCode
 
@@ -230,7 +239,7 @@ async def _chosen(admin: "AsyncAdmin", wanted: list[tuple[str, list[int] | None]
 
 
 async def _positions(admin: "AsyncAdmin", description: "GroupDescription") -> list[dict[str, Any]]:
-    """Every partition that the group has committed or is assigned: where it is, and where the log ends."""
+    """Every partition that is committed or assigned, with the committed offset and the end of the log."""
     from fencepost.client.kafka_types import Reset
 
     committed = await admin.committed_offsets(description.group_id)
@@ -240,7 +249,7 @@ async def _positions(admin: "AsyncAdmin", description: "GroupDescription") -> li
     living = [at for at in partitions if at.topic in there and at.partition in there[at.topic].partitions]
     ends = await admin.list_offsets(dict.fromkeys(living, int(Reset.LATEST))) if living else {}
     fresh = [at for at in living if at not in committed]
-    # Where nothing is committed the worst case is counted: that consumers begin at the start of the log.
+    # Where nothing is committed, the worst case counts: consumers begin at the start of the log.
     starts = await admin.list_offsets(dict.fromkeys(fresh, int(Reset.EARLIEST))) if fresh else {}
     positions = []
     for at in partitions:

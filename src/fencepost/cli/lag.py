@@ -1,4 +1,4 @@
-"""`fencepost lag`: how many records a group has still to read."""
+"""`fencepost lag`: how many records a group still has to read."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +12,17 @@ from fencepost.cli.output import CommandFailed, print_json, print_table, run_asy
 if TYPE_CHECKING:
     from fencepost.insight.lag import PartitionLag
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost lag billing                     records to come, of every partition
-  fencepost lag billing --exact --json      counted however far it is
+  fencepost lag billing                     lag of every partition, in records
+  fencepost lag billing --exact --json      count exactly, however large the lag is
   fencepost lag billing --isolation-level read_uncommitted
 
-Markers, aborted records and compacted offsets are not records, so they are no lag. `3..5` means that three records will
-be read for certain and two more if open transactions commit; `<=900000` that it was too far to count without --exact.
+Control records, aborted records and compacted offsets do not count as lag. `3..5` means that three records will be read
+in any case, and two more if open transactions commit; `<=900000` means that there is too much to count without --exact.
 Where nothing is committed, lag is counted from the start of the log, as with auto.offset.reset=earliest.
 Exit status 3: offsets were deleted unread, or nothing is committed where there are records.
 """
@@ -32,22 +32,22 @@ ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 def lag(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
-    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="Only this topic; several times.")] = [],  # noqa: B006
-    exact: Annotated[bool, typer.Option("--exact", help="Count however many records there are.")] = False,
+    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="Only this topic. Can be repeated.")] = [],  # noqa: B006
+    exact: Annotated[bool, typer.Option("--exact", help="Count every record, however many there are.")] = False,
     isolation_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="How the group reads: read_committed or read_uncommitted.")
+        str, typer.Option(metavar="LEVEL", help="Isolation level of the group: read_committed or read_uncommitted.")
     ] = "read_committed",
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Show how many records a group has still to read."""
+    """Show how many records a group still has to read."""
     from fencepost.client.kafka_types import IsolationLevel
 
     if isolation_level not in ISOLATION_LEVELS:
         raise typer.BadParameter(
-            f"{isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
+            f"{isolation_level!r} is not one of {', '.join(ISOLATION_LEVELS)}", param_hint="--isolation-level"
         )
     level = IsolationLevel(ISOLATION_LEVELS.index(isolation_level))
 
@@ -107,11 +107,11 @@ def _note(each: "PartitionLag") -> str:
     if each.committed_offset is None:
         notes.append(f"nothing committed: counted from {each.start_offset}, as auto.offset.reset=earliest reads")
     if each.count is not None and each.count.readable < each.count.certain:
-        notes.append(f"{each.count.certain - each.count.readable} wait behind an open transaction")
+        notes.append(f"{each.count.certain - each.count.readable} wait for an open transaction")
     for pending in each.pending:
         notes.append(f"pending offset {pending.offset} of producer {pending.producer_id}")
     if each.is_unstable and not each.pending:
-        notes.append("a pending offset, hidden by the cluster")
+        notes.append("an offset is pending in a transaction; the cluster hides its value")
     if each.lost_offsets:
         notes.append(f"{each.lost_offsets} offsets were deleted unread")
     return "; ".join(notes)

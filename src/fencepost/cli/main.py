@@ -1,6 +1,6 @@
-"""Where the command `fencepost` begins and ends: dispatch, exit statuses, errors as one line on standard error.
+"""Entry point of the command `fencepost`: dispatch, exit statuses, errors as one line on standard error.
 
-`serve` is taken before typer is imported, because a broker should listen soon after it was asked for.
+`serve` is dispatched before typer is imported, so that a broker listens as soon as possible.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 FAILED = 1
 MISUSED = 2
@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader of our output has closed it. What Python still buffers must not fail at exit.
+        # The reader has closed our output. What Python still buffers must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -43,7 +43,7 @@ def _run_app(arguments: Sequence[str]) -> int:
     from fencepost.cli.output import CommandFailed, report
     from fencepost.client.errors import ClientError
 
-    # By its version typer uses the click that is installed or a copy of its own: take the class from typer.
+    # Depending on its version, typer uses the installed click or its own copy: take the class from typer.
     usage_error: type[Any] = typer.BadParameter.__mro__[1]
     try:
         status = app(list(arguments), prog_name="fencepost", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the small languages their values are written in."""
+"""Options that several commands share, and the parsers of their values."""
 
 import datetime
 from collections.abc import Iterable
@@ -9,21 +9,24 @@ import typer
 if TYPE_CHECKING:
     from fencepost.client.fetching import Position
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 SetConfig = Annotated[
-    list[str], typer.Option("--config", "--set", metavar="NAME=VALUE", help="A setting; may be given several times.")
+    list[str], typer.Option("--config", "--set", metavar="NAME=VALUE", help="A setting to change; can be repeated.")
 ]
 UnsetConfig = Annotated[
-    list[str], typer.Option("--delete-config", "--unset", metavar="NAME", help="Back to the default; several times.")
+    list[str],
+    typer.Option(
+        "--delete-config", "--unset", metavar="NAME", help="A setting to reset to its default. Can be repeated."
+    ),
 ]
 
 
 def parse_assignments(texts: Iterable[str], option: str) -> dict[str, str]:
-    """NAME=VALUE, several times."""
+    """Parses a list of NAME=VALUE."""
     values = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -34,7 +37,7 @@ def parse_assignments(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_datetime(text: str, option: str) -> int:
-    """Milliseconds, from a number of them or an ISO date; one without a zone is UTC, as in Kafka's tools."""
+    """Milliseconds since 1970, from such a number or an ISO date; a date without a zone is UTC, as in Kafka's tools."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -47,7 +50,7 @@ def parse_datetime(text: str, option: str) -> int:
 
 
 def parse_position(text: str, option: str = "--from") -> "Position":
-    """earliest, latest, an offset, or @ and a time."""
+    """Parses earliest, latest, an offset, or @ and a time."""
     from fencepost.client.fetching import AtTimestamp
     from fencepost.client.kafka_types import Reset
 
@@ -57,11 +60,11 @@ def parse_position(text: str, option: str = "--from") -> "Position":
         return AtTimestamp(parse_datetime(text[1:], option))
     if text.isascii() and text.isdigit():
         return int(text)
-    raise typer.BadParameter(f"{text!r} is none of earliest, latest, OFFSET, @TIME", param_hint=option)
+    raise typer.BadParameter(f"{text!r} is not one of earliest, latest, OFFSET, @TIME", param_hint=option)
 
 
 def parse_topic_partitions(text: str, option: str = "--topic") -> tuple[str, list[int] | None]:
-    """TOPIC or TOPIC:0,1,2 as Kafka's tools write it; None means every partition."""
+    """Parses TOPIC or TOPIC:0,1,2 as Kafka's tools do; None means every partition."""
     topic, separator, listed = text.partition(":")
     if not separator:
         return topic, None

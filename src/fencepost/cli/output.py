@@ -1,6 +1,8 @@
-"""How commands speak: tables and lines for people, JSON for programs, one line for errors. Colour only on a terminal.
+"""Output of the commands: tables and lines for people, JSON for programs, one line per error. Colour only on a
+terminal.
 
-Whatever is printed goes through here, so that a name which somebody else chose cannot speak to the terminal.
+Everything is printed through this module, so that a name chosen by somebody else cannot send control sequences to the
+terminal.
 """
 
 import os
@@ -10,17 +12,17 @@ from typing import Any, TypeVar
 
 from fencepost.terminal_text import harmless, json_text
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 T = TypeVar("T")
 
 Cell = str | int | None
 COLUMN_WIDTH_MAX = 120
-"""A cell that is longer does not make the others wider."""
+"""Longer cells do not widen their column."""
 
 
 class CommandFailed(Exception):
-    """A command cannot do what it was asked; the message says why, the advice what would do."""
+    """A command failed; `message` says why, `advice` what to do."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
@@ -37,7 +39,7 @@ def report(message: str, advice: str = "") -> None:
 
 
 def say(text: str = "", *, is_error: bool = False) -> None:
-    """A line for people, on standard error where standard output is for something else."""
+    """Prints a line for people, on standard error if standard output carries data."""
     print(harmless(text), file=sys.stderr if is_error else sys.stdout, flush=True)
 
 
@@ -52,7 +54,7 @@ def print_json(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "") -> None:
-    """Aligned columns; on a terminal drawn by rich, in a pipe plain and as wide as they need."""
+    """Prints aligned columns, on a terminal with rich, in a pipe as plain text of full width."""
     texts = [["-" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
     title = harmless(title)
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(columns))]

@@ -1,4 +1,4 @@
-"""`fencepost produce`: lines of standard input or a file become records."""
+"""`fencepost produce`: writes the lines of standard input or a file as records."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from fencepost.cli.output import CommandFailed, print_json, run_async, say
 if TYPE_CHECKING:
     from fencepost.client.kafka_types import RecordMetadata
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
@@ -32,28 +32,37 @@ PORTIONS_AHEAD = 4
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this instead of standard input.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this file instead of standard input.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Each line is key, this text, value. Default: a value, no key.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Text that separates the key from the value in a line. Default: lines have no key."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Default: by the key as Java's client, or spread.")
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Partition to write to. Default: by the key as in Java's client, or spread evenly."
+        ),
     ] = None,
-    header: Annotated[list[str], typer.Option(metavar="NAME=VALUE", help="On every record; several times.")] = [],  # noqa: B006
+    header: Annotated[
+        list[str], typer.Option(metavar="NAME=VALUE", help="A header for every record. Can be repeated.")
+    ] = [],  # noqa: B006
     compression: Annotated[str, typer.Option(metavar="CODEC", help=f"One of {', '.join(CODECS)}.")] = "none",
     null_marker: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A key or value that is just this text becomes null.")
+        str | None, typer.Option(metavar="TEXT", help="A key or value equal to this text becomes null.")
     ] = None,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON document.")] = False,
 ) -> None:
-    """Write one record per line. Each record is acknowledged by all replicas, and written once even when retried."""
+    """Write one record per line. Records are acknowledged by all in-sync replicas, and written once even when
+    retried."""
     if compression not in CODECS:
-        raise typer.BadParameter(f"{compression!r} is none of {', '.join(CODECS)}", param_hint="--compression")
+        raise typer.BadParameter(f"{compression!r} is not one of {', '.join(CODECS)}", param_hint="--compression")
     if key_separator == "":
-        raise typer.BadParameter("the separator is empty", param_hint="--key-separator")
+        raise typer.BadParameter("the separator must not be empty", param_hint="--key-separator")
     headers = [(name, value.encode()) for name, value in parse_assignments(header, "--header").items()]
     splitter = LineSplitter(key_separator, null_marker)
     try:
@@ -78,7 +87,7 @@ def produce(
 
 
 class LineSplitter:
-    """From a line to key and value."""
+    """Splits a line into key and value."""
 
     def __init__(self, key_separator: str | None, null_marker: str | None) -> None:
         self._separator = None if key_separator is None else key_separator.encode()
@@ -101,7 +110,7 @@ class LineSplitter:
 
 
 class Written:
-    """What has been acknowledged so far."""
+    """Counts what has been acknowledged so far."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -116,7 +125,7 @@ class Written:
 
 
 class LineCutter:
-    """From chunks of bytes to lines without their ends; the last line may lack one."""
+    """Splits chunks of bytes into lines, without the line ends. The last line need not have one."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -131,7 +140,7 @@ class LineCutter:
 
 
 def read_portions(descriptor: int, give: Callable[[list[bytes]], None]) -> None:
-    """Read to the end, giving whole lines as they come; an empty portion is the end."""
+    """Reads to the end and passes on whole lines as they arrive. An empty list marks the end."""
     cutter = LineCutter()
     while chunk := os.read(descriptor, CHUNK_BYTES):
         lines = cutter.feed(chunk)
@@ -169,18 +178,19 @@ async def _produce(
         asyncio.run_coroutine_threadsafe(portions.put(lines), loop).result()
 
     def collect() -> None:
-        """Count what is acknowledged; the first that failed ends the command."""
+        """Counts acknowledgements. The first failure ends the command."""
         while pending and pending[0].done():
             written.add(pending.popleft().result())
 
     is_typed = os.isatty(descriptor)
     if is_typed:
-        say("type one record per line; control-D ends", is_error=True)
+        say("type one record per line; press Ctrl-D to finish", is_error=True)
     with _Progress(descriptor, is_typed) as advance:
         async with AsyncProducer(
             servers, compression=Codec(codec), linger_ms=0 if is_typed else 5, **settings
         ) as producer:
-            # A thread, because no event loop can wait for a file; a daemon, because a terminal may never end its line.
+            # A thread, because an event loop cannot wait for a file; a daemon, because input from a terminal may never
+            # end.
             threading.Thread(target=read_portions, args=(descriptor, give), daemon=True).start()
             number = 0
             while portion := await portions.get():
@@ -197,7 +207,8 @@ async def _produce(
 
 
 class _Progress:
-    """A bar on standard error when that is a terminal and nobody types: bytes of a file, or records of a pipe."""
+    """A progress bar on standard error, if that is a terminal and the input is not: bytes of a file or records of a
+    pipe."""
 
     def __init__(self, descriptor: int, is_typed: bool) -> None:
         self._descriptor = descriptor

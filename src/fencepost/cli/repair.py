@@ -1,4 +1,4 @@
-"""`fencepost repair`: what a stopped data directory has lost, and giving it up."""
+"""`fencepost repair`: shows what a stopped data directory has lost, and can give it up."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     )
     from fencepost.log.repair import Loss
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost repair --data ./data                               what is lost; changes nothing
-  fencepost repair --data ./data --accept-loss purchases-0     go on without what that partition has lost
+  fencepost repair --data ./data                               show what is lost; changes nothing
+  fencepost repair --data ./data --accept-loss purchases-0     continue without what that partition has lost
   fencepost repair --data ./data --accept-loss cluster-metadata.jsonl
 
-A partition from which something is missing, or whose synced bytes have changed, is not served: every call to it
-gets KAFKA_STORAGE_ERROR. Put the files back from a backup if there is one. If there is none, --accept-loss makes the
-log whole again without them. Lost offsets stay empty and are never given to other records; readers step over them.
-Bytes that were cut off are kept in the partition's directory, as *.damaged.
+A partition whose files are missing, or whose synced bytes have changed, is not served: every request for it fails
+with KAFKA_STORAGE_ERROR. Restore the files from a backup if you have one. If not, --accept-loss repairs the log without
+them. Lost offsets stay empty and are never given to other records; readers skip them. Bytes that are cut off are kept
+in the partition's directory, as *.damaged.
 
-The broker must be stopped. Exit status 3: something is lost and was not accepted.
+The broker must be stopped. Exit status 3: there are losses that were not accepted.
 """
 
 _METADATA = "cluster-metadata.jsonl"
 _LOST_WITH_METADATA = "settings of topics and brokers, ACLs, SCRAM users, empty topics without a directory"
 _CONSEQUENCES = {
-    CONSUMER_OFFSETS: "groups of this partition may go back to older offsets, or have none",
+    CONSUMER_OFFSETS: "groups of this partition may return to older offsets, or have none",
     TRANSACTION_STATE: (
-        "decisions about transactions are lost, and earlier ones may be outdated: the ids of this partition are\n"
-        "  forgotten and get new producer ids; their producers have to be started anew"
+        "decisions about transactions are lost, and older ones may be outdated: the transactional ids of this\n"
+        "  partition are forgotten and get new producer ids; restart their producers"
     ),
 }
 _IDS_SHOWN_MAX = 20
@@ -58,24 +58,24 @@ def repair(
         list[str] | None,
         typer.Option(
             metavar="PARTITION",
-            help="Go on without what this partition (TOPIC-NUMBER) has lost; may be given several times.",
+            help="Continue without what this partition (TOPIC-NUMBER) has lost; can be repeated.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a data directory has lost, and give it up if asked to."""
+    """Show what a data directory has lost, and continue without it on request."""
     from fencepost.broker.directory_repair import NotADataDirectory
     from fencepost.log.repair import CannotRepair
     from fencepost.log.side_files import CorruptSideFile
     from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
 
     if not data.is_dir():
-        raise CommandFailed(f"{data} is no directory", "give --data the directory that `fencepost serve` was given")
+        raise CommandFailed(f"{data} is not a directory", "give the data directory of `fencepost serve`")
     data = data.absolute()
     try:
         lock = DirectoryLock(data)
     except DirectoryInUse:
-        raise CommandFailed(f"a broker uses {data}", "stop it first") from None
+        raise CommandFailed(f"a broker is using {data}", "stop it first") from None
     except OSError as error:
         raise CommandFailed(f"cannot use {data}: {error.strerror}") from None
     try:
@@ -83,7 +83,7 @@ def repair(
     except (NotADataDirectory, CannotRepair) as error:
         raise CommandFailed(str(error)) from None
     except CorruptSideFile as error:
-        raise CommandFailed(str(error), "put the file back from a backup") from None
+        raise CommandFailed(str(error), "restore the file from a backup") from None
     except OSError as error:
         raise CommandFailed(f"cannot use {error.filename or data}: {error.strerror}") from None
     finally:
@@ -113,11 +113,13 @@ def _repair(data: Path, accepted: list[str], as_json: bool) -> int:
 
 
 def _accept(work: DirectoryRepair, found: Survey, names: list[str]) -> dict[str, tuple[Loss, ...]]:
-    """By partition, what was given up. Nothing is done unless everything that was asked for can be."""
+    """Gives up what was named; returns the losses by partition. Changes nothing unless every one can be repaired."""
     damaged = {each.name: each for each in found.damaged}
     for name in names:
         if name == _METADATA and found.metadata is None:
-            raise CommandFailed(f"{_METADATA} is there", "run the command without --accept-loss to see what is lost")
+            raise CommandFailed(
+                f"{_METADATA} is not missing", "run the command without --accept-loss to see what is lost"
+            )
         if name != _METADATA and name not in damaged:
             raise CommandFailed(
                 f"{name} has lost nothing", "name a partition that the command without --accept-loss lists"
@@ -144,22 +146,22 @@ def _command(data: Path, name: str) -> str:
 
 def _print(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss, ...]]) -> None:
     if _METADATA in done and before.metadata is not None:
-        say(f"{_METADATA}: written anew with {_count(len(before.metadata.topics), 'topic')}")
+        say(f"{_METADATA}: written again with {_count(len(before.metadata.topics), 'topic')}")
     for each in before.damaged:
         if each.name in done:
-            say(f"{each.name}: accepted; the next start opens it")
+            say(f"{each.name}: accepted; the broker opens it when it starts")
             _print_losses(done[each.name])
             _print_consequences(each)
     if after.metadata is not None:
         _print_metadata(data, after.metadata)
     for each in after.damaged:
         if each.problem:
-            say(f"{each.name}: cannot be opened, and not be repaired: {each.problem}")
+            say(f"{each.name}: can be neither opened nor repaired: {each.problem}")
             continue
         say(f"{each.name}: cannot be opened")
         _print_losses(each.losses)
         _print_consequences(each)
-        say(f"  to go on without it: {_command(data, each.name)}")
+        say(f"  to continue without it: {_command(data, each.name)}")
     _print_hanging(after.hanging)
     whole = after.partitions - len(after.damaged)
     if after.is_whole:
@@ -168,7 +170,7 @@ def _print(data: Path, before: Survey, after: Survey, done: dict[str, tuple[Loss
         say()
         say(f"{whole} of {_count(after.partitions, 'partition')} can be opened. Nothing was changed." if not done else
             f"{whole} of {_count(after.partitions, 'partition')} can be opened.")  # fmt: skip
-        say("Lost for good is only what no backup has: put missing files back if you can.")
+        say("Restore missing files from a backup if you can: then nothing is lost.")
 
 
 def _print_losses(losses: tuple[Loss, ...]) -> None:
@@ -176,7 +178,7 @@ def _print_losses(losses: tuple[Loss, ...]) -> None:
         say(f"  {loss.reason}")
         say(f"  lost: {_range_text(loss)}" + (f"; its bytes are kept in {loss.set_aside}" if loss.set_aside else ""))
         if loss.forgotten:
-            say(f"  what came before it is set aside, too: {', '.join(loss.forgotten)}")
+            say(f"  the segments before it were set aside, too: {', '.join(loss.forgotten)}")
         if loss.aborted:
             said = "count" if loss.aborted > 1 else "counts"
             say(f"  {_count(loss.aborted, 'transaction')} that may have ended there {said} as aborted")
@@ -188,18 +190,18 @@ def _print_consequences(damaged: DamagedPartition) -> None:
     if damaged.forgotten_ids:
         more = len(damaged.forgotten_ids) - _IDS_SHOWN_MAX
         shown = ", ".join(damaged.forgotten_ids[:_IDS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-        say(f"  forgotten ids that can be read: {shown}")
+        say(f"  forgotten transactional ids, as far as they can be read: {shown}")
     if damaged.open_transactions:
         say(
-            f"  {_count(damaged.open_transactions, 'transaction')} would be open at its end; if nobody ends them, "
-            "`fencepost txn find-hanging` does"
+            f"  {_count(damaged.open_transactions, 'transaction')} would be open at its end; "
+            "`fencepost txn find-hanging` shows those that nobody ends"
         )
 
 
 def _print_hanging(hanging: list[HangingTransaction]) -> None:
     if not hanging:
         return
-    say(f"{_count(len(hanging), 'transaction')} would stay open, and readers of committed records would wait there:")
+    say(f"{_count(len(hanging), 'transaction')} would stay open, and read_committed consumers would wait there:")
     for each in hanging:
         name = "" if each.transactional_id is None else f", transactional id {each.transactional_id}"
         say(
@@ -215,13 +217,13 @@ def _abort_command(hanging: HangingTransaction) -> str:
 
 
 def _print_metadata(data: Path, rebuilt: RebuiltMetadata) -> None:
-    say(f"{_METADATA}: missing, so the broker does not start")
+    say(f"{_METADATA}: missing, so the broker refuses to start")
     say(f"  lost: {_LOST_WITH_METADATA}")
-    say("  can be told from the partitions' directories:")
+    say("  can be restored from the directories of the partitions:")
     for topic in rebuilt.topics:
         say(f"    {topic.name}, {_count(topic.partition_count, 'partition')}")
-    say("  topics would keep their records for ever (retention.ms=-1) until you set them anew")
-    say(f"  to go on with that: {_command(data, _METADATA)}")
+    say("  topics would keep their records forever (retention.ms=-1) until you configure them again")
+    say(f"  to continue with that: {_command(data, _METADATA)}")
 
 
 def _range_text(loss: Loss) -> str:

@@ -1,4 +1,4 @@
-"""Where `groups reset-offsets` would put each offset: never outside the log, as Kafka's own tool has it."""
+"""The offsets that `groups reset-offsets` sets: never outside the log, as with Kafka's own tool."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.topic_partition import TopicPartition
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ async def plan_reset(
     latest = await admin.list_offsets(dict.fromkeys(before, int(Reset.LATEST)))
     if target.timestamp_ms is not None:
         listed = await admin.list_offsets(dict.fromkeys(before, target.timestamp_ms))
-        # No record that late: the end.
+        # There is no record that late: use the end.
         return {at: found.offset if found.offset >= 0 else latest[at].offset for at, found in listed.items()}
     after = {}
     for at, committed in before.items():

@@ -1,4 +1,4 @@
-"""`fencepost run`: a pipeline from a file, with a line that says how it goes, until it is caught up or interrupted."""
+"""`fencepost run`: runs a pipeline from a file and shows its progress, until it is caught up or interrupted."""
 
 import logging
 import shutil
@@ -18,7 +18,7 @@ from fencepost.cli.run_again import RESTARTS_DEFAULT, SoFar, StartAgain, delay_s
 from fencepost.cli.run_view import CAUGHT_UP, FAILED, INTERRUPTED, View, view
 from fencepost.client.errors import ClientError
 
-# Imports inside functions: Spark may not be installed, and it, the client and the broker take long to load; every
+# Imports inside functions: Spark may not be installed, and Spark, the client and the broker take long to load. Every
 # command of `fencepost` imports this module.
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 \b
-Try it, with a broker of its own and made-up input:
+Try it with a temporary broker and generated input:
   fencepost run examples/shop.py --sample 1000 --until-caught-up
 
 \b
-On a cluster, for good. Started again with the same file, cluster and checkpoint it goes on where it was, whatever
-killed it.
+On a cluster, permanently. Started again with the same file, cluster and checkpoint, it continues where it stopped,
+whatever the reason.
   fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint /checkpoints/shop
 
 \b
-Every hour from cron, all that has come meanwhile:
+From cron, process what has arrived since the last run:
   fencepost run shop.py --bootstrap-server kafka:9092 --checkpoint /checkpoints/shop --until-caught-up
 
 \b
-From now on, a batch every ten seconds, none larger than 50,000 records:
+Start with new records only, one batch every ten seconds, at most 50,000 records each:
   fencepost run shop.py ... --starting-offsets latest --trigger-interval '10 seconds' --rows-per-batch 50000
 
 \b
@@ -49,38 +49,41 @@ On a Spark cluster, and on a secured Kafka:
   fencepost run shop.py ... --kafka security.protocol=SASL_SSL --kafka sasl.mechanism=PLAIN ...
 
 \b
-From one cluster into another; --source-option kafka.NAME=VALUE is for the client of the one that is read:
+From one cluster to another; --source-option kafka.NAME=VALUE configures the client of the source cluster:
   fencepost run shop.py --source-bootstrap-server old:9092 --bootstrap-server new:9092 --checkpoint /checkpoints/shop
 
 \b
-Go on although group and checkpoint do not fit, after a look at the difference (--yes in a script):
+Continue although group and checkpoint do not match, after confirming the difference (--yes in a script):
   fencepost run shop.py ... --adopt continue
 
-Ctrl-C ends after the batch under way; a second one ends at once, which is as safe as a crash. When Spark's Java process
-dies or Spark cannot start a Python worker, the command starts Spark again, after 1, 2, 4 ... seconds. What the sink
-refuses and what your own code raises ends it at once: it would happen again.
+Ctrl-C stops after the current batch; a second Ctrl-C stops at once, which is as safe as a crash. If Spark's Java
+process dies or Spark cannot start a Python worker, the command restarts Spark, after 1, 2, 4 ... seconds. If the sink
+refuses a batch or your own code raises an exception, the command ends at once, because it would happen again.
 
-With --json each line is a document: "starting", "running", "batch" (rows_in and rows_out are those of the batch),
-"stopping", "restarting", and in every case at last "ended" with its reason: caught up, interrupted, or failed with the
-error.
+With --json each line is a document: "starting", "running", "batch" (rows_in and rows_out count the rows of the batch),
+"stopping", "restarting", and always "ended" as the last one, with its reason: caught up, interrupted, or failed with
+the error.
 """
 _HAS_ITS_OPTION = {
-    "subscribe": "it is what the pipeline declares",
-    "subscribepattern": "it is what the pipeline declares",
-    "assign": "it is what the pipeline declares",
+    "subscribe": "the pipeline declares its topics",
+    "subscribepattern": "the pipeline declares its topics",
+    "assign": "the pipeline declares its topics",
     "startingoffsets": "use --starting-offsets",
     "failondataloss": "use --no-fail-on-data-loss",
     "maxoffsetspertrigger": "use --rows-per-batch",
-    "includeheaders": "a pipeline always reads them",
+    "includeheaders": "a pipeline always reads the headers",
     "kafka.bootstrap.servers": "use --source-bootstrap-server",
 }
 
 
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Python file with a @pipeline.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="Python file that declares a @pipeline.")
+    ],
     name: Annotated[
-        str | None, typer.Option("--pipeline", metavar="NAME", help="Which, if the file has several.")
+        str | None,
+        typer.Option("--pipeline", metavar="NAME", help="Name of the pipeline, if the file declares several."),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
@@ -88,7 +91,7 @@ def run(
             "--bootstrap-server",
             envvar="FENCEPOST_BOOTSTRAP_SERVER",
             metavar="HOST:PORT[,...]",
-            help="The cluster. Without it a broker is started for this run.",
+            help="The cluster. Without it, a broker is started for this run.",
         ),
     ] = None,
     source_bootstrap_server: Annotated[
@@ -96,13 +99,14 @@ def run(
         typer.Option(
             "--source-bootstrap-server",
             metavar="HOST:PORT[,...]",
-            help="The cluster that is read, if it is not the one that is written.",
+            help="The cluster to read from, if it is not the one to write to.",
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", help="Where Spark keeps its place. Without one, and a broker of its own: temporary."
+            metavar="DIR",
+            help="Spark's checkpoint directory. Optional if the run has a broker of its own; then it is temporary.",
         ),
     ] = None,
     until_caught_up: Annotated[
@@ -110,12 +114,12 @@ def run(
         typer.Option(
             "--until-caught-up",
             "--available-now",
-            help="End when all that is there now is done (Spark's availableNow).",
+            help="Stop when everything available now is processed (Spark's availableNow).",
         ),
     ] = False,
     trigger_interval: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="A batch every '10 seconds', say. Without it the next follows at once."),
+        typer.Option(metavar="TEXT", help="Time between batches, for example '10 seconds'. Default: no pause."),
     ] = None,
     rows_per_batch: Annotated[
         int | None,
@@ -124,81 +128,89 @@ def run(
             "--max-offsets-per-trigger",
             min=1,
             metavar="N",
-            help="At most so many rows a batch (Spark's maxOffsetsPerTrigger).",
+            help="Maximum number of rows per batch (Spark's maxOffsetsPerTrigger).",
         ),
     ] = None,
     starting_offsets: Annotated[
         str,
         typer.Option(
             metavar="WHERE",
-            help="earliest, latest or Spark's JSON. Counts at the first start only: then the checkpoint knows.",
+            help="earliest, latest or Spark's JSON. Used at the first start only; later the checkpoint decides.",
         ),
     ] = "earliest",
     fail_on_data_loss: Annotated[
         bool,
         typer.Option(
             "--fail-on-data-loss/--no-fail-on-data-loss",
-            help="End when records were deleted before they were read, or go on without them.",
+            help="Stop if records were deleted before they were read, or continue without them.",
         ),
     ] = True,
     source_option: Annotated[
         list[str],
-        typer.Option(metavar="NAME=VALUE", help="Another option of the source, minPartitions=8 say; several."),
+        typer.Option(
+            metavar="NAME=VALUE", help="Another option of the source, for example minPartitions=8. Can be repeated."
+        ),
     ] = [],  # noqa: B006
     transaction_timeout_ms: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="MS",
-            help="How long a transaction may be open; default: derived from the trigger and Spark's time-outs. "
-            "Readers wait that long for a driver that died for good.",
+            help="How long a transaction may be open. Default: derived from the trigger and Spark's timeouts. "
+            "Readers wait this long if a driver dies and is not restarted.",
         ),
     ] = None,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Of Spark; default local[*].")] = None,
-    conf: Annotated[list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; several.")] = [],  # noqa: B006
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default local[*].")] = None,
+    conf: Annotated[
+        list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A Spark setting. Can be repeated.")
+    ] = [],  # noqa: B006
     kafka: Annotated[
-        list[str], typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of the Kafka client; several.")
+        list[str], typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of the Kafka client. Can be repeated.")
     ] = [],  # noqa: B006
     restarts: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Start Spark again this often in a row, if it dies without a batch between."
+            min=0, metavar="N", help="Maximum number of restarts of Spark in a row without a completed batch."
         ),
     ] = RESTARTS_DEFAULT,
     sample: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="First write N made-up rows, to a broker of its own or that of --bootstrap-server."
+            min=0,
+            metavar="N",
+            help="First write N generated rows, to the run's own broker or to that of --bootstrap-server.",
         ),
     ] = 0,
-    create_topics: Annotated[int, typer.Option(min=0, metavar="N", help="Make missing topics, of N partitions.")] = 0,
+    create_topics: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Create missing topics with N partitions.")
+    ] = 0,
     adopt: Annotated[
         str,
         typer.Option(
             metavar="HOW",
-            help="continue: go on although group and checkpoint do not fit. Shows what that means, and asks.",
+            help="continue: run although group and checkpoint do not match. Shows the consequences and asks.",
         ),
     ] = "refuse",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --adopt.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document per event and line.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation of --adopt.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document per line and event.")] = False,
 ) -> None:
-    """Run a pipeline from a file, exactly once: a micro-batch is one transaction, its input offsets are in it."""
+    """Run a pipeline from a file, exactly once: each micro-batch is one transaction that includes its input offsets."""
     done = so_far()
     shown = view(as_json=as_json)
     shown.go_on(done)
     try:
-        with _end_told(shown):
+        with _reporting_the_end(shown):
             source = context.get_parameter_source("bootstrap_server")
             if sample and source is not None and source.name == "ENVIRONMENT":
                 raise typer.BadParameter(
-                    "it writes made-up rows, and not to a cluster that was only found in the environment "
-                    f"({bootstrap_server}): name the cluster with --bootstrap-server, or unset "
-                    "FENCEPOST_BOOTSTRAP_SERVER for a broker of its own",
+                    "generated rows are not written to a cluster that is only named in the environment "
+                    f"({bootstrap_server}): name it with --bootstrap-server, or unset "
+                    "FENCEPOST_BOOTSTRAP_SERVER to use a temporary broker",
                     param_hint="--sample",
                 )
             if bootstrap_server is not None and checkpoint is None:
                 raise typer.BadParameter(
-                    "say where Spark shall keep its place, in a directory that outlives the run",
+                    "give a checkpoint directory that outlives the run",
                     param_hint="--checkpoint",
                 )
             if source_bootstrap_server is not None:
@@ -242,8 +254,8 @@ def run(
 
 
 @contextmanager
-def _end_told(shown: View) -> Iterator[None]:
-    """Whoever reads the events is told of the end and its reason, whatever it is."""
+def _reporting_the_end(shown: View) -> Iterator[None]:
+    """Reports the end of the run and its reason, whatever it is."""
     from fencepost.spark.errors import FencepostSparkError
 
     try:
@@ -270,10 +282,10 @@ def _end_told(shown: View) -> Iterator[None]:
 def _refuse_beside_two_clusters(bootstrap_server: str | None, sample: int, create_topics: int) -> None:
     hint = "--source-bootstrap-server"
     if bootstrap_server is None:
-        raise typer.BadParameter("name the cluster that is written, too: --bootstrap-server", param_hint=hint)
+        raise typer.BadParameter("also name the cluster to write to: --bootstrap-server", param_hint=hint)
     if sample or create_topics:
         raise typer.BadParameter(
-            "--sample and --create-topics are for one cluster: make the topics of each with `fencepost topics create`",
+            "--sample and --create-topics work with one cluster only: create the topics with `fencepost topics create`",
             param_hint=hint,
         )
 
@@ -281,7 +293,7 @@ def _refuse_beside_two_clusters(bootstrap_server: str | None, sample: int, creat
 def _trigger(interval: str | None, until_caught_up: bool) -> dict[str, Any]:
     if interval is not None and until_caught_up:
         raise typer.BadParameter(
-            "--until-caught-up works through what is there at once: leave one of the two out",
+            "--until-caught-up processes everything without a pause: give only one of the two",
             param_hint="--trigger-interval",
         )
     if until_caught_up:
@@ -295,7 +307,7 @@ def _source_options(given: list[str], *, has_cluster: bool) -> dict[str, str]:
         is_clients = name.lower().startswith("kafka.") and not has_cluster
         advice = _HAS_ITS_OPTION.get(name.lower()) or ("use --kafka" if is_clients else None)
         if advice is not None:
-            raise typer.BadParameter(f"{name} is not given here: {advice}", param_hint="--source-option")
+            raise typer.BadParameter(f"{name} cannot be given here: {advice}", param_hint="--source-option")
     return options
 
 
@@ -307,10 +319,10 @@ def _require_spark() -> None:
 
 
 class _Changes(NamedTuple):
-    """What is changed in the cluster before the query starts."""
+    """Changes to the cluster before the query starts."""
 
     topic_partitions: int
-    """Of missing topics; 0: they are not made."""
+    """Partitions of missing topics; 0: do not create them."""
     sample_rows: int
 
 
@@ -343,13 +355,13 @@ class _Running:
     def run(self) -> None:
         from fencepost.spark.running import cause, close, session, spark_is_lost
 
-        # When Java dies, Py4J logs a traceback of its own for every call that was under way.
+        # When Java dies, Py4J logs a traceback for every pending call.
         logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until there is a batch to finish
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, until there is a batch to finish
         spark = session(self._pipeline.name, self._master, self._conf)
         try:
             self._adopting.ask(self._shown, spark)
-            # Spark's own handler cancels every job; it is set when a session starts, so ours comes after it.
+            # Spark sets a handler that cancels every job when a session starts, so ours is set after that.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: self._interrupted())
             if not self.done.is_prepared:
@@ -384,15 +396,15 @@ class _Running:
                 running.stop()
 
     def _start_again(self, reason: str) -> None:
-        """Raises, after the back-off: StartAgain, or that it was tried often enough."""
+        """Waits, then raises StartAgain; raises CommandFailed after the last restart."""
         self.done = self.done._replace(failures=self.done.failures + 1)
         delay = delay_seconds(self.done.failures, self._restarts_max)
         if delay is None:
-            tried = f", {self._restarts_max} restarts in a row later again" if self._restarts_max else ""
+            tried = f", again after {self._restarts_max} restarts in a row" if self._restarts_max else ""
             raise CommandFailed(
                 f"{reason}{tried}",
-                "nothing is lost or doubled: start it again with the same checkpoint; if it was killed for its memory, "
-                "give it more (--conf spark.driver.memory=4g) or read less at once (--rows-per-batch)",
+                "nothing is lost or duplicated: start it again with the same checkpoint; if it ran out of memory, "
+                "give it more (--conf spark.driver.memory=4g) or read less per batch (--rows-per-batch)",
             )
         self._shown.restarting(reason, self.done.failures, self._restarts_max, delay)
         if self._asked_to_stop.wait(delay):
@@ -413,7 +425,7 @@ def _is_sparks(error: Exception) -> bool:
 
 
 def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes: _Changes) -> None:
-    """A run that would be refused leaves the cluster as it was."""
+    """Changes nothing in the cluster if the run would be refused."""
     from fencepost.spark.starting import check_formats, check_ownership, record_limits
 
     if changes.topic_partitions or changes.sample_rows:
@@ -423,12 +435,12 @@ def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes:
         topics = [*pipeline.definition.sources, *pipeline.definition.topics]
         _create_topics(options.bootstrap_servers, topics, changes.topic_partitions, options.kafka)
     if changes.sample_rows:
-        record_limits(pipeline, options)  # refuses topics that are missing
+        record_limits(pipeline, options)  # raises if topics are missing
         _write_sample(pipeline, options.bootstrap_servers, options.kafka, changes.sample_rows)
 
 
 class _Surroundings:
-    """The cluster and the checkpoint: those that were given, or a broker of its own and a place beside it."""
+    """The cluster and the checkpoint: those given, or a temporary broker with a checkpoint beside its data."""
 
     def __init__(
         self,
@@ -443,7 +455,7 @@ class _Surroundings:
         self._checkpoint = checkpoint
         self._partitions = create_topics or 3
         self.temporary = temporary
-        """A directory that is removed at the end, but kept for a new start."""
+        """A directory that is removed at the end, but kept across restarts."""
 
     @contextmanager
     def entered(self) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`fencepost run --adopt`: shows which offsets would be read again or skipped, and asks before anything starts."""
+"""`fencepost run --adopt`: shows which offsets would be read again or skipped, and asks for confirmation."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ _DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
 class Adopting:
-    """Asks once: before Spark starts if the checkpoint can be read without it, else when it has."""
+    """Asks once: before Spark starts if the checkpoint can be read without Spark, otherwise afterwards."""
 
     def __init__(
         self, pipeline: "Pipeline", options: "StartOptions", spark_settings: dict[str, str], *, is_agreed: bool
@@ -34,7 +34,7 @@ class Adopting:
             self.ask(shown, None)
 
     def ask(self, shown: "View", spark: Any) -> None:
-        """Raises CommandFailed unless a person, or --yes, has agreed to what would happen."""
+        """Raises CommandFailed unless the user, or --yes, agrees."""
         # Loads Spark, which may not be installed where only the command's help is asked for.
         from fencepost.spark.starting import adoption
 
@@ -49,11 +49,11 @@ class Adopting:
             return
         if not sys.stdin.isatty():
             raise CommandFailed(
-                "--adopt needs somebody to agree to this, and there is no terminal to ask at",
-                f"add --yes if it is what you want; else {found.advice}",
+                "--adopt needs confirmation, and there is no terminal to ask on",
+                f"add --yes to confirm; otherwise {found.advice}",
             )
-        if not typer.confirm("Go on like this?", default=False, err=True):
-            raise CommandFailed("nothing was adopted, nothing was written", found.advice)
+        if not typer.confirm("Continue?", default=False, err=True):
+            raise CommandFailed("nothing was adopted and nothing was written", found.advice)
 
 
 def _is_surely_local(checkpoint: str, spark_settings: dict[str, str]) -> bool:

@@ -1,8 +1,8 @@
-"""When `fencepost run` starts again after Spark was lost, and how: as a new program in the same process.
+"""How `fencepost run` restarts after Spark was lost: as a new program in the same process.
 
-A JVM that died leaves its traces all over PySpark and in the user's own modules (a UDF keeps its Java object), so
-nothing of the old program is used again. What has to survive, counts and the place of a temporary broker, goes along in
-the environment.
+A dead JVM leaves references all over PySpark and in the user's modules (a UDF keeps its Java object), so nothing of the
+old program is reused. What must survive, the counts and the directory of a temporary broker, is passed on in the
+environment.
 """
 
 import json
@@ -25,13 +25,13 @@ class SoFar(NamedTuple):
     rows_out: int = 0
     skipped: int = 0
     is_prepared: bool = False
-    """Topics are made and sample rows written."""
+    """Topics were created and sample rows written."""
     directory: str | None = None
-    """Of the broker that was started for the run."""
+    """The directory of the broker that was started for the run."""
 
 
 class StartAgain(Exception):
-    """Ends the program, up to the place where the next one is started."""
+    """Unwinds the program to the place that starts the next one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,14 +39,14 @@ class StartAgain(Exception):
 
 
 def delay_seconds(failures: int, restarts_max: int) -> float | None:
-    """Before the next start, after this many failures in a row; None: no more."""
+    """The delay before the next start after this many failures in a row; None: do not restart."""
     if failures > restarts_max:
         return None
     return min(float(2 ** (failures - 1)), DELAY_SECONDS_MAX)
 
 
 def so_far() -> SoFar:
-    """Of the program before this one. It is told once: what this one starts must not take it for its own."""
+    """What earlier programs did. Removed from the environment, so that child processes do not inherit it."""
     text = os.environ.pop(_VARIABLE, None)
     return SoFar() if text is None else SoFar(**json.loads(text))
 

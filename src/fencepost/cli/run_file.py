@@ -1,4 +1,4 @@
-"""Finding the pipeline in a file."""
+"""Loads the pipeline from a Python file."""
 
 from pathlib import Path
 from types import ModuleType
@@ -30,9 +30,9 @@ def load_pipeline(file: Path, name: str | None) -> "Pipeline":
 
 
 def load_module(file: Path) -> ModuleType:
-    """The file as a module. Its functions travel to Spark's workers by value, because they cannot import it."""
+    """Loads the file as a module. Its functions are pickled by value, because Spark's workers cannot import it."""
     module = import_file(file, "pipeline")
-    from pyspark import cloudpickle  # after the file: a mistake in it is told without Spark
+    from pyspark import cloudpickle  # after the file: a mistake in it is reported without Spark
 
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

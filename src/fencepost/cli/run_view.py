@@ -1,4 +1,4 @@
-"""What `fencepost run` shows: one moving line on a terminal, a line per batch in a pipe, JSON lines for programs."""
+"""The output of `fencepost run`: one live line on a terminal, a line per batch in a pipe, JSON lines for programs."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ class View:
         self.skipped = 0
 
     def go_on(self, done: "SoFar") -> None:
-        """Count on from there."""
+        """Continue the counts of earlier programs."""
         self.batches, self.rows_in, self.rows_out, self.skipped = done[1:5]
 
     def starting(self, pipeline: "Pipeline", servers: str) -> None:
@@ -39,7 +39,7 @@ class View:
         self._print(f"transaction timeout {timeout}")
 
     def adopting(self, adoption: "Adoption") -> None:
-        """What --adopt would do, before it is asked for."""
+        """Shows what --adopt would do, before asking."""
         self._print(adoption.fact)
         if adoption.partitions:
             shown = [each.document() for each in adoption.partitions]
@@ -51,7 +51,7 @@ class View:
                 f"{adoption.skipped} would be skipped"
             )
         else:
-            self._print("with --adopt, rows may be written again or skipped: ? is not known before it starts")
+            self._print("with --adopt, rows may be written again or skipped; ? is not known before the start")
 
     def batch(self, progress: "Progress") -> None:
         self.batches += 1
@@ -61,16 +61,16 @@ class View:
         self._show(progress)
 
     def meanwhile(self, state: "BatchState") -> None:
-        """Called between two reports."""
+        """Called between batches."""
 
     def stopping(self) -> None:
-        self._print("ending after the batch under way; interrupt again to end at once")
+        self._print("stopping after the current batch; interrupt again to stop at once")
 
     def restarting(self, reason: str, failures: int, restarts_max: int, delay_seconds: float) -> None:
         self.close()
         say(
             f"{reason}; starting again in {delay_seconds:.0f} s (try {failures} of {restarts_max}). "
-            "A batch under way is done again, exactly once",
+            "The interrupted batch is repeated, exactly once",
             is_error=True,
         )
 
@@ -78,7 +78,7 @@ class View:
         """The query has ended."""
 
     def ended(self, reason: str, error: str = "", advice: str = "") -> None:
-        """In every case, and once. An error is printed by whoever started the command."""
+        """Called once, in every case. Errors are printed by `main`."""
         if reason != FAILED:
             self._print(f"{reason}: {self.batches} batches, {self.rows_in} rows in, {self.rows_out} rows out")
 
@@ -90,7 +90,7 @@ class View:
 
 
 class TerminalView(View):
-    """One line that is written over."""
+    """One line that is overwritten."""
 
     def __init__(self) -> None:
         super().__init__()

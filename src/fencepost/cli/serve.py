@@ -1,4 +1,4 @@
-"""`fencepost serve`: options, the config file, and their check; the broker itself is `fencepost.shell.serve`.
+"""`fencepost serve`: parses and checks its options and the config file. `fencepost.shell.serve` runs the broker.
 
 Parsed with argparse, not typer: this command must reach its listener quickly.
 """
@@ -11,7 +11,7 @@ from typing import Never
 
 from fencepost.cli.first_users import InvalidUser, first_users
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_PORT_MAX = 65_535
@@ -32,7 +32,7 @@ SIGTERM and SIGINT shut the broker down cleanly.
 
 
 class InvalidOption(Exception):
-    """An option or a line of the config file that cannot be; the text says why and what would do."""
+    """An invalid option or line of the config file; the text says why and what to write instead."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,39 +49,39 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--data", required=True, type=Path, metavar="DIR", help="directory of the log; made if absent")
+    made.add_argument("--data", required=True, type=Path, metavar="DIR", help="data directory; created if missing")
     made.add_argument(
         "--listen",
         action="append",
         default=[],
         metavar="[NAME://]HOST:PORT",
-        help=f"address to accept on (default {DEFAULT_LISTEN}; port 0 takes a free one); may be given several times",
+        help=f"address to listen on (default {DEFAULT_LISTEN}; port 0 chooses a free one); can be repeated",
     )
     made.add_argument(
         "--advertise",
         action="append",
         default=[],
         metavar="[NAME://]HOST:PORT",
-        help="address that clients are told to use, if it is another; matched to --listen by name, or by order",
+        help="address that clients should use, if it differs; matched to --listen by name, or by order",
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="file of settings, one name=value per line")
     made.add_argument(
         "--set", action="append", default=[], dest="settings", metavar="NAME=VALUE",
-        help="one setting, before those of the file; may be given several times",
+        help="a setting; overrides the file; can be repeated",
     )  # fmt: skip
     made.add_argument(
         "--add-scram", action="append", default=[], metavar="MECHANISM=[name=USER,password=PASSWORD]",
-        help="a user to begin with, as kafka-storage.sh takes it; one that exists is left alone. "
-        "@FILE reads a line for each from a file",
+        help="an initial user, in the format of kafka-storage.sh; existing users are kept. "
+        "@FILE reads one user per line",
     )  # fmt: skip
     made.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
     made.add_argument(
-        "--ui", metavar="HOST:PORT", help="serve the page about this broker here, in a process of its own"
+        "--ui", metavar="HOST:PORT", help="serve a web page about this broker here, in a separate process"
     )
-    made.add_argument("--ui-allow-actions", action="store_true", help="transactions may be aborted from the page")
+    made.add_argument("--ui-allow-actions", action="store_true", help="allow aborting transactions from the page")
     made.add_argument(
         "--ui-command-config", type=Path, metavar="FILE",
-        help="client settings with which the page reaches the first listener, if that is secured",
+        help="client settings for the page to connect to the first listener, if it is secured",
     )  # fmt: skip
     return made
 
@@ -155,7 +155,7 @@ def check_settings(settings: dict[str, str]) -> None:
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """A file as Java's Properties reads it: name=value or name: value, # and ! comments, \\ continues a line."""
+    """Reads a file like Java's Properties: name=value or name: value, # and ! comments, \\ continues a line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -190,7 +190,7 @@ def _property(text: str, file: Path, number: int) -> tuple[str, str]:
 
 
 def check_address(text: str, option: str) -> None:
-    """[NAME://]HOST:PORT, the host in brackets if it has colons, or empty for every interface."""
+    """Checks [NAME://]HOST:PORT. A host with colons stands in brackets; an empty one means every interface."""
     _, _, address = text.rpartition("://")
     host, separator, port = address.rpartition(":")
     is_bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))

@@ -1,4 +1,4 @@
-"""`fencepost simulate`: whole worlds of broker, clients and faults in virtual time, each from its seed."""
+"""`fencepost simulate`: runs a broker, clients and faults in virtual time, decided by a seed."""
 
 import os
 import sys
@@ -13,35 +13,40 @@ if TYPE_CHECKING:
     from fencepost.simulation.campaign import Summary
     from fencepost.simulation.run import Result
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost simulate --seed 7                            one world of 60 simulated seconds
-  fencepost simulate --seed 0 --seeds 500                five hundred, on all cores
+  fencepost simulate --seed 7                            one run of 60 simulated seconds
+  fencepost simulate --seed 0 --seeds 500                500 seeds, on all cores
   fencepost simulate --seed 7 --faults power-torn,twin   only these faults
-  fencepost simulate --seed 7 --trace 7.txt              with every event in a file
+  fencepost simulate --seed 7 --trace 7.txt              write every event to a file
   fencepost simulate --seed 7 --history 7.jsonl          and then: fencepost check-history 7.jsonl
 """
 ANOMALY_LINES_MAX = 5
 
 
 def simulate(
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything that happens.")] = 0,
-    seconds: Annotated[int, typer.Option(min=1, help="Simulated seconds in which clients work and things fail.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Seed that decides everything that happens.")] = 0,
+    seconds: Annotated[int, typer.Option(min=1, help="Simulated seconds with clients and faults.")] = 60,
     faults: Annotated[
-        str, typer.Option(metavar="KIND[,...]", help="Only these kinds of faults; `none` for none, `help` lists them.")
+        str, typer.Option(metavar="KIND[,...]", help="Kinds of faults to inject; `none` for none, `help` to list them.")
     ] = "",
-    seeds: Annotated[int, typer.Option(min=1, metavar="COUNT", help="So many seeds, from --seed on.")] = 1,
-    processes: Annotated[int, typer.Option(min=0, help="Processes to use; 0 for one per core.")] = 0,
-    trace: Annotated[str | None, typer.Option(metavar="FILE", help="Write every event of the seed there.")] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Number of seeds to run, beginning with --seed.")
+    ] = 1,
+    processes: Annotated[int, typer.Option(min=0, help="Number of processes; 0 for one per core.")] = 0,
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write every event of the seed to this file.")
+    ] = None,
     history: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the clients' history there, for check-history.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the history of the clients to this file, for check-history."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the broker, its clients and their misfortunes in virtual time, and judge what they saw."""
+    """Run the broker with clients and faults in virtual time, and check what the clients saw."""
     from fencepost.simulation.campaign import run_seeds
     from fencepost.simulation.faults import Fault, parse_kinds
     from fencepost.simulation.run import ALL_FAULTS, run_seed
@@ -75,7 +80,7 @@ def _silent(result: "Result", summary: "Summary") -> None:
 
 def _tell(result: "Result", summary: "Summary") -> None:
     if result.anomalies:
-        print(f"seed {result.seed} failed; again: {summary.replay(result)}")
+        print(f"seed {result.seed} failed; repeat it with: {summary.replay(result)}")
         for anomaly in result.anomalies[:ANOMALY_LINES_MAX]:
             print(f"  {anomaly}")
     if summary.seeds % 10 == 0:
@@ -99,7 +104,7 @@ def _show(summary: "Summary") -> None:
             ("requests that arrived after their client gave up", figures["late_requests"]),
             ("transactions committed", transactions["committed"]),
             ("transactions aborted", transactions["aborted"]),
-            ("transactions whose client never learnt their end", transactions["unknown"]),
+            ("transactions whose outcome their client does not know", transactions["unknown"]),
             ("anomalies", figures["anomalies"]),
             ("CPU seconds", figures["cpu_seconds"]),
         ],

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from fencepost.tap.calls import Call, Recording
     from fencepost.tap.tls import Encryption
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 EPILOG = """\
 \b
 Examples:
-  fencepost tap --upstream 127.0.0.1:9092 --listen 127.0.0.1:9192      then point clients at 9192
-  fencepost tap --upstream kafka:9092 --record incident.tap            record, calls still in flight included
+  fencepost tap --upstream 127.0.0.1:9092 --listen 127.0.0.1:9192      then connect clients to port 9192
+  fencepost tap --upstream kafka:9092 --record incident.tap            record every call, including unanswered ones
   fencepost tap --upstream kafka:9093 --command-config client.properties --listen-cert tap.pem    TLS on both sides
-  fencepost tap show incident.tap                                      the transactional ids that it saw
-  fencepost tap show incident.tap --transactional-id shop-1            one of them, call by call
+  fencepost tap show incident.tap                                      list the transactional ids in it
+  fencepost tap show incident.tap --transactional-id shop-1            show one of them, call by call
 
-Further brokers of a cluster get the ports after that of --listen. Passwords, tokens and the values of settings are
-never recorded; keys and values of records only with --contents. Clients log in through the tap, which logs in nowhere
-itself: of --command-config it takes what is about TLS.
+Further brokers of the cluster get the ports after that of --listen. Passwords, tokens and the values of settings are
+never recorded; keys and values of records only with --contents. Clients authenticate through the tap, which does not
+authenticate itself: it uses only the TLS settings of --command-config.
 """
 
 app = typer.Typer(invoke_without_command=True, epilog=EPILOG, rich_markup_mode=None, subcommand_metavar="[show FILE]")
@@ -41,29 +41,29 @@ HELD_CHECK_SECONDS = 0.25
 @app.callback()
 def tap(
     context: typer.Context,
-    upstream: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster to look at.")] = "",
+    upstream: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster to watch.")] = "",
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where clients connect instead; port 0 takes a free one.")
+        str, typer.Option(metavar="HOST:PORT", help="Address for the clients; port 0 chooses a free one.")
     ] = "127.0.0.1:9192",
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every call to this file.")] = None,
-    contents: Annotated[bool, typer.Option("--contents", help="Record keys and values of records too.")] = False,
+    contents: Annotated[bool, typer.Option("--contents", help="Also record the keys and values of records.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every call as JSON lines.")] = False,
     command_config: CommandConfig = None,
     profile: Profile = None,
     listen_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Speak TLS to clients, with this certificate chain (PEM).")
+        Path | None, typer.Option(metavar="FILE", help="Use TLS towards clients, with this certificate chain (PEM).")
     ] = None,
     listen_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key, where it is not in the same file.")
+        Path | None, typer.Option(metavar="FILE", help="Private key of --listen-cert, if it is in another file.")
     ] = None,
 ) -> None:
     """Watch transactions on the wire, as a proxy between clients and a cluster."""
     if context.invoked_subcommand is not None:
         return
     if not upstream:
-        raise typer.BadParameter("where is the cluster? give HOST:PORT", param_hint="--upstream")
+        raise typer.BadParameter("give HOST:PORT of a broker of the cluster", param_hint="--upstream")
     if listen_key is not None and listen_cert is None:
-        raise typer.BadParameter("a key without its certificate", param_hint="--listen-key")
+        raise typer.BadParameter("also give the certificate with --listen-cert", param_hint="--listen-key")
     addresses = _address(upstream, "--upstream"), _address(listen, "--listen")
     encryption = _encryption(client_settings(command_config, profile)[1], listen_cert, listen_key)
     run_async(_tap(*addresses, encryption, record, contents, as_json))
@@ -91,7 +91,7 @@ def _encryption(settings: dict[str, Any], certificate: Path | None, key: Path | 
     except OSError as error:
         raise CommandFailed(
             f"cannot use the certificate in {certificate}: {error.strerror or error}",
-            "it has to be PEM, with its key in the same file or in that of --listen-key",
+            "the file must be PEM; its key is in the same file or in that of --listen-key",
         ) from None
 
 
@@ -143,7 +143,7 @@ class _JsonPrinter:
 
 
 class _LanePrinter:
-    """A line for each call of a transaction when it is answered or lost, and one for a call that waits long."""
+    """Prints a line for each call of a transaction when it is answered or lost, and for calls that wait long."""
 
     def __init__(self) -> None:
         from fencepost.tap.calls import Recording
@@ -190,11 +190,11 @@ def _coloured(text: str, call: "Call") -> str:
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", metavar="ID", help="The swim lane of this id.")
+        str | None, typer.Option("--transactional-id", metavar="ID", help="Show the calls of this id.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What a recording holds: its transactional ids, or the calls of one of them."""
+    """Show a recording: its transactional ids, or the calls of one of them."""
     recording = _read(file)
     if transactional_id is None:
         _show_ids(recording, as_json)

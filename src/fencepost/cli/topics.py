@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import AsyncAdmin
     from fencepost.client.kafka_types import TopicMetadata
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 _EPILOG = """\
 \b
@@ -25,7 +25,7 @@ Examples:
   fencepost topics add-partitions purchases --partitions 6
 """
 
-app = typer.Typer(help="Make topics, look at them, change them.", epilog=_EPILOG, no_args_is_help=True)
+app = typer.Typer(help="Create, show and change topics.", epilog=_EPILOG, no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more.", show_default=False)]
@@ -35,13 +35,13 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more."
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Default: the broker's num.partitions.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of partitions. Default: the broker's num.partitions.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Default: the broker's choice.")
+        int | None, typer.Option(min=1, metavar="N", help="Replication factor. Default: the broker's choice.")
     ] = None,
     config: SetConfig = [],  # noqa: B006
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that exists as it is.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
@@ -86,12 +86,12 @@ def create(
         if topic["created"]:
             say(f"created topic {topic['name']} with {_count(topic['partitions'], 'partition')}")
         else:
-            say(f"topic {topic['name']} exists already")
+            say(f"topic {topic['name']} already exists")
 
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
@@ -115,7 +115,7 @@ def list_topics(
 
 @app.command()
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Default: all but internal ones.")] = [],  # noqa: B006
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Default: all topics but internal ones.")] = [],  # noqa: B006
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
@@ -167,7 +167,7 @@ def alter(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Change settings of a topic; those not named stay as they are."""
+    """Change settings of a topic. Settings that are not named keep their values."""
     from fencepost.cli.configs import alter_resource
     from fencepost.client.kafka_types import ResourceType
 
@@ -178,13 +178,13 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not mind one that is not there.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Delete topics and everything in them."""
+    """Delete topics and all their records."""
     from fencepost.client.errors import UnknownTopic
 
     async def work() -> list[dict[str, Any]]:
@@ -213,14 +213,14 @@ def delete(
 def add_partitions(
     name: Name,
     partitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many it shall have in all.", show_default=False)
+        int, typer.Option(min=1, metavar="N", help="New total number of partitions.", show_default=False)
     ],
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Give a topic more partitions. Keys may go to another partition from then on."""
+    """Add partitions to a topic. Afterwards, keys may map to other partitions than before."""
 
     async def work() -> None:
         async with open_admin(bootstrap_server, command_config, profile) as admin:
@@ -230,11 +230,11 @@ def add_partitions(
     if as_json:
         print_json({"name": name, "partitions": partitions})
     else:
-        say(f"topic {name} has {_count(partitions, 'partition')} now")
+        say(f"topic {name} now has {_count(partitions, 'partition')}")
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka writes it."""
+    """The id in Kafka's notation."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 

@@ -18,35 +18,39 @@ if TYPE_CHECKING:
     from fencepost.insight.hanging import HangingTransaction
     from fencepost.topic_partition import TopicPartition
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 _EPILOG = """\
 \b
 Examples:
   fencepost txn list --state Ongoing
   fencepost txn describe billing
-  fencepost txn find-hanging                        over the whole cluster, oldest first; status 3 if there is one
+  fencepost txn find-hanging                        in the whole cluster, oldest first; exit status 3 if there is one
   fencepost txn abort billing                       show what an abort would do
-  fencepost txn abort billing --execute             do it; the producer of that id is fenced
-  fencepost txn abort --topic purchases --partition 0 --start-offset 42 --execute    one that hangs
+  fencepost txn abort billing --execute             abort it; the producer of that id is fenced
+  fencepost txn abort --topic purchases --partition 0 --start-offset 42 --execute    abort a hanging one
 """
 
-app = typer.Typer(help="Look at transactions, and end them.", epilog=_EPILOG, no_args_is_help=True)
+app = typer.Typer(help="Show transactions and abort them.", epilog=_EPILOG, no_args_is_help=True)
 
 TransactionalId = Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID", show_default=False)]
 
 
 @app.command("list")
 def list_transactions(
-    state: Annotated[list[str], typer.Option(metavar="STATE", help="Only in this state; several times.")] = [],  # noqa: B006
-    producer_id: Annotated[list[int], typer.Option(metavar="N", help="Only of this producer; several times.")] = [],  # noqa: B006
-    match: Annotated[str | None, typer.Option(metavar="REGEX", help="Only ids that match, whole.")] = None,
+    state: Annotated[list[str], typer.Option(metavar="STATE", help="Only ids in this state. Can be repeated.")] = [],  # noqa: B006
+    producer_id: Annotated[
+        list[int], typer.Option(metavar="N", help="Only ids of this producer. Can be repeated.")
+    ] = [],  # noqa: B006
+    match: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only ids that match this regular expression as a whole.")
+    ] = None,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """List the transactional ids that coordinators know."""
+    """List transactional ids and their states."""
 
     async def work() -> "list[TransactionListing]":
         async with open_view(bootstrap_server, command_config, profile) as view:
@@ -81,7 +85,7 @@ def describe(
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the state of a transactional id and what its open transaction holds in each partition."""
+    """Show the state of a transactional id and its open transaction in each partition."""
 
     async def work() -> "tuple[TransactionDescription, list[OpenTransaction]]":
         async with open_view(bootstrap_server, command_config, profile) as view:
@@ -113,7 +117,7 @@ def describe(
         return
     say(
         f"{transactional_id}  {description.state}, producer {description.producer_id} epoch"
-        f" {description.producer_epoch}, time-out {seconds(description.timeout_ms)},"
+        f" {description.producer_epoch}, timeout {seconds(description.timeout_ms)},"
         f" coordinator {description.coordinator_id}"
     )
     if age_ms is not None:
@@ -126,8 +130,10 @@ def describe(
 
 @app.command("find-hanging")
 def find_hanging(
-    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="Only here; several times.")] = [],  # noqa: B006
-    older_than: Annotated[int, typer.Option(min=0, metavar="SECONDS", help="Only those that began so long ago.")] = 0,
+    topic: Annotated[list[str], typer.Option(metavar="TOPIC", help="Only this topic. Can be repeated.")] = [],  # noqa: B006
+    older_than: Annotated[
+        int, typer.Option(min=0, metavar="SECONDS", help="Only transactions that began at least this long ago.")
+    ] = 0,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
@@ -170,27 +176,31 @@ def find_hanging(
             ],
         )
         for partition, why in refused.items():
-            say(f"could not look at {partition}: {why}")
+            say(f"could not check {partition}: {why}")
         for each in found[:1]:
             at = each.partition
             place = ("--topic", at.topic, "--partition", str(at.partition), "--start-offset", str(each.start_offset))
-            say(f"the oldest is ended by: {view.command_line('txn', 'abort', *place)}")
+            say(f"to abort the oldest: {view.command_line('txn', 'abort', *place)}")
     raise typer.Exit(FOUND if found else 0)
 
 
 @app.command()
 def abort(
     transactional_id: Annotated[str | None, typer.Argument(metavar="[TRANSACTIONAL-ID]", show_default=False)] = None,
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Of a transaction that hangs.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Topic of a hanging transaction.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, metavar="N", help="Its partition.")] = None,
-    start_offset: Annotated[int | None, typer.Option(min=0, metavar="OFFSET", help="Where it begins.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else only say what would happen.")] = False,
+    start_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="OFFSET", help="First offset of the hanging transaction.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Abort the transaction; without this option only show what would happen.")
+    ] = False,
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Abort a transaction: of an id, by its coordinator; or one that hangs, in its partition."""
+    """Abort the transaction of a transactional id through its coordinator, or a hanging one in its partition."""
     place = (topic, partition, start_offset)
     if (transactional_id is None) == (topic is None) or (topic is not None and None in place):
         raise typer.BadParameter("give a TRANSACTIONAL-ID, or --topic, --partition and --start-offset")
@@ -210,7 +220,7 @@ def abort(
         return
     _print_effects(effects, execute)
     if not execute:
-        say("nothing was changed; add --execute to do it", is_error=True)
+        say("nothing was changed; add --execute to apply the change", is_error=True)
 
 
 async def _abort_id(view: "ClusterView", transactional_id: str, execute: bool) -> "list[AbortEffect]":
@@ -261,7 +271,7 @@ def _print_effects(effects: "list[AbortEffect]", executed: bool) -> None:
     )
     for each in effects:
         for pending in each.vanishing_offsets:
-            say(f"the offset {pending.offset} of group {pending.group_id} for {pending.partition} vanishes")
+            say(f"the pending offset {pending.offset} of group {pending.group_id} for {pending.partition} is discarded")
     if executed:
         say("aborted")
 

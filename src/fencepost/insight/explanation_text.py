@@ -98,7 +98,7 @@ def _holder_lines(
     coordinator = holder.coordinator
     if coordinator is not None:
         where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
-        yield from _field("state", f"{coordinator.state}{where}, time-out {_timeout(coordinator.timeout_ms)}")
+        yield from _field("state", f"{coordinator.state}{where}, timeout {_timeout(coordinator.timeout_ms)}")
         found = causes.get(coordinator.transactional_id)
         yield from _client_lines(found, client_of(found, holder.producer_epoch))
         yield from _cause_lines(found)

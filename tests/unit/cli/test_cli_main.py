@@ -51,7 +51,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["consume", "t", "--isolation-level", "dirty"], "'dirty' is none of read_uncommitted"),
         (["produce", "t", "--compression", "zip"], "'zip' is none of none, gzip"),
         (["produce", "t", "--header", "x"], "'x' is not NAME=VALUE"),
-        (["topics", "alter", "t"], "say what to change"),
+        (["topics", "alter", "t"], "give --set NAME=VALUE"),
         (["configs", "describe"], "give one of --topic"),
         (["configs", "describe", "--topic", "t", "--broker", "1"], "give one of --topic"),
         (["groups", "reset-offsets", "g", "--topic", "t"], "give one of --to-earliest"),

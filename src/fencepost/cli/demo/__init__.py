@@ -1,5 +1,6 @@
-"""`fencepost demo`, in two acts that `command.py` plays.
+"""`fencepost demo`, in two acts, which `command.py` runs.
 
-Act one is `foreign_clients.py` and `fenced_zombie.py`. Act two is `crashes.py`; the processes that it kills, the moment
-of each kill, what it shows and the audit have modules of their own. It is compared with `at_least_once.py`.
+Act one consists of `foreign_clients.py` and `fenced_zombie.py`. Act two is `crashes.py`; separate modules hold the
+processes it kills, the choice of the moment, the display and the audit. `at_least_once.py` is the pipeline to compare
+with.
 """

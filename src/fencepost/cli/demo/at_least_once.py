@@ -1,7 +1,7 @@
-"""The shop as it is written without Fencepost: the same function and the same rows, but the sink is at least once.
+"""The shop pipeline without Fencepost: the same function and the same rows, but an at-least-once sink.
 
-With the jars of Spark's own Kafka connector it reads and writes with that; without them rows are written by a plain
-producer. Started by `fencepost demo --compare`, which kills it as it kills ours.
+With the jars of Spark's own Kafka connector, the connector reads and writes; without them, a plain producer writes the
+rows. `fencepost demo --compare` starts it and kills it in the same way as ours.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from fencepost.spark.processing import input_formats, output_formats, output_row
 from fencepost.spark.running import session
 from fencepost.spark.starting import StartOptions, records
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 LIMIT_BYTES = 1_000_000
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 class PlainProducer:
-    """Idempotent, all acknowledged; but a task or batch that is done again writes again."""
+    """Idempotent and with acks=all. But a task or batch that is repeated writes its rows again."""
 
     def __init__(self, address: str) -> None:
         self._address = address

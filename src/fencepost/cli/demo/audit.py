@@ -1,4 +1,4 @@
-"""What confluent-kafka with read_committed sees: a running count for the live view, and at the end the audit."""
+"""Reads with confluent-kafka and read_committed: a running count for the live view, and the audit at the end."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.cli.output import CommandFailed
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 READ_TIMEOUT_SECONDS = 180.0
 TOPICS = ("purchases", "invoices", "shipments", "purchases.dlq")
@@ -26,7 +26,7 @@ class Audit:
     duplicated: int
     """Invoices and shipments beyond the first of their purchase."""
     torn: int
-    """Purchases with one of the two only."""
+    """Purchases with only one of the two."""
     disagreeing: int
     """Purchases whose invoice and shipment have different shipment ids."""
     dead_letters: int = 0
@@ -71,7 +71,7 @@ def audit(address: str) -> Audit:
 
 
 def read_all(address: str, topic: str) -> list[bytes]:
-    """Every committed value of a topic. Waits for transactions that are still open to come to their end."""
+    """Every committed value of a topic. Waits until the open transactions have ended."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -94,7 +94,7 @@ def read_all(address: str, topic: str) -> list[bytes]:
         deadline = time.monotonic() + READ_TIMEOUT_SECONDS
         while unread:
             if time.monotonic() > deadline:
-                raise CommandFailed(f"{topic} could not be read to its end within {READ_TIMEOUT_SECONDS:.0f} s")
+                raise CommandFailed(f"{topic} could not be read to the end within {READ_TIMEOUT_SECONDS:.0f} s")
             for record in consumer.consume(1_000, 0.2):
                 error = record.error()
                 if error is None:
@@ -110,7 +110,7 @@ def read_all(address: str, topic: str) -> list[bytes]:
 
 
 class CommittedCounter(threading.Thread):
-    """What a read_committed reader has seen so far, by topic; for the live view."""
+    """Counts what a read_committed reader has seen so far, by topic, for the live view."""
 
     def __init__(self, address: str, topics: list[str]) -> None:
         super().__init__(name="demo-counter", daemon=True)

@@ -1,5 +1,6 @@
-"""`fencepost demo`, in two acts. The first needs ten seconds and no Java: clients, transactions, a zombie and why it
-was fenced. The second runs the shop pipeline on Spark, kills what it can on the way, and lets a foreign client count.
+"""`fencepost demo`, in two acts. The first takes ten seconds and needs no Java: clients, transactions, a zombie and
+why it was fenced. The second runs the shop pipeline on Spark, kills its processes on the way, and has another client
+count.
 """
 
 import time
@@ -8,7 +9,7 @@ from typing import Any
 
 from fencepost.cli.output import CommandFailed, print_json
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 TRADED_MAX = 100
 
@@ -32,7 +33,7 @@ def run_demo(purchases: int, *, act: int | None, compare: bool, connector_jars: 
             }
         )
     elif missing is not None:
-        print(f"\nAct two runs on Spark. {missing.message}: {missing.advice}.")
+        print(f"\nAct two needs Spark. {missing.message}: {missing.advice}.")
     _check(document)
     return 0
 
@@ -68,9 +69,7 @@ def _missing_for_second_act() -> CommandFailed | None:
     except FencepostSparkError as error:
         return CommandFailed(error.fact, error.advice)
     if importlib.util.find_spec("confluent_kafka") is None:
-        return CommandFailed(
-            "the audit is made by confluent-kafka, which is not installed", "pip install confluent-kafka"
-        )
+        return CommandFailed("the audit needs confluent-kafka, which is not installed", "pip install confluent-kafka")
     return None
 
 
@@ -79,7 +78,7 @@ def _check(document: dict[str, Any]) -> None:
         raise CommandFailed("a client did not read what the others wrote", "run `fencepost demo --json` to see which")
     found = document.get("act_two")
     if found is not None and not found["exactly_once"]:
-        raise CommandFailed("the audit found rows that are not there exactly once", "run `fencepost demo --json`")
+        raise CommandFailed("the audit found rows that are missing or duplicated", "run `fencepost demo --json`")
 
 
 def _silent(_: str) -> None:

@@ -1,4 +1,4 @@
-"""What the second act shows: a board that moves on a terminal, lines in a pipe, nothing with --json; then the count."""
+"""The display of the second act: a live board on a terminal, lines in a pipe, nothing with --json; then the result."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fencepost.cli.output import print_table
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 REFRESH_SECONDS = 0.2
 ROWS = (
@@ -25,7 +25,7 @@ ROWS = (
 
 
 class CrashView:
-    """Silent; the others add to it."""
+    """Shows nothing; the base class of the other views."""
 
     def __init__(self, title: str, purchases: int) -> None:
         self.title = title
@@ -33,7 +33,7 @@ class CrashView:
         self.fed = 0
 
     def note_fed(self, purchases: int) -> None:
-        """So many purchases have been sent to the pipeline."""
+        """Records how many purchases were sent to the pipeline."""
         self.fed = purchases
 
     def __enter__(self) -> Self:
@@ -48,10 +48,10 @@ class CrashView:
         """Something happened."""
 
     def show(self, batches: int, counts: Mapping[str, int]) -> None:
-        """Called all the time."""
+        """Called several times a second."""
 
     def keep_log(self, log: Path) -> None:
-        """The stage is about to be cleared away after a failure."""
+        """Called after a failure, before the temporary directory is removed."""
         if log.exists():
             print(log.read_text(errors="replace")[-4_000:], file=sys.stderr)
 

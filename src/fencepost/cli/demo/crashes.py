@@ -1,7 +1,7 @@
 """The demo's second act: purchases stream through the shop pipeline while workers, broker and driver are killed.
 
-Purchases come in waves. In each wave one kill waits for its moment, in the midst of a batch; if the wave is through
-before that, another one follows. In the end a foreign client counts what is there.
+Purchases are sent in waves. Each wave has one kill, in the middle of a batch; if the wave is processed before the kill,
+another wave follows. At the end another client counts the results.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from fencepost.cli.demo.processes import COMMAND, BrokerProcess, DriverProcess, 
 from fencepost.cli.demo.strike_moment import Watch
 from fencepost.cli.output import CommandFailed
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 KILLS = ("worker", "broker", "driver", "worker")
 PARTITIONS = 3
@@ -54,7 +54,7 @@ class Outcome:
 
 def second_act(purchases: int, *, compare: bool, connector_jars: Path | None, as_json: bool) -> dict[str, Any]:
     require_process_list()
-    # However the demo ends, its broker and driver must not stay behind.
+    # However the demo ends, its broker and driver must be stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ours = _perform(Play("exactly once, with Fencepost", _pipeline_command), purchases, as_json=as_json)
     document: dict[str, Any] = {"act_two": ours.document()}
@@ -63,7 +63,7 @@ def second_act(purchases: int, *, compare: bool, connector_jars: Path | None, as
     if compare:
         jars = connector_jars or _found_jars()
         sink = "Spark's own Kafka connector" if jars is not None else "a plain producer in foreachBatch"
-        # Spark's connector writes from the JVM: there are no Python workers that could be killed.
+        # Spark's connector writes from the JVM: it has no Python workers to kill.
         kills = KILLS if jars is None else tuple(kill for kill in KILLS if kill != "worker")
         play = Play(f"at least once, with {sink}", _rival_command(jars), kills)
         theirs = _perform(play, purchases, as_json=as_json)
@@ -80,7 +80,7 @@ Command = Callable[[str, Path, int], list[str]]
 class Play:
     title: str
     command: Command
-    """From broker, checkpoint and rows per batch."""
+    """Takes the broker, the checkpoint and the rows per batch."""
     kills: tuple[str, ...] = KILLS
 
 
@@ -100,7 +100,7 @@ def _rival_command(jars: Path | None) -> Command:
 
 
 def _found_jars() -> Path | None:
-    """Where `make peers` puts them, in a checkout."""
+    """The directory into which `make peers` puts them in a checkout."""
     jars = SHOP.parents[3] / "peers" / ".build" / "spark-jars"
     return jars if list(jars.glob("spark-sql-kafka-*.jar")) else None
 
@@ -148,7 +148,7 @@ class Stage:
             self._feed(max(self._wave, self._purchases - self._fed))
             self._until(lambda: self._watch.has_done(self._fed))
             self.driver.stop()
-            self.view.event("all purchases are processed; confluent-kafka reads what is there")
+            self.view.event("all purchases are processed; confluent-kafka reads the results")
             found = audit(self._broker.address)
         return Outcome(found, self._kills, self.driver.starts, time.monotonic() - begun)
 
@@ -173,7 +173,7 @@ class Stage:
         self.view.note_fed(self._fed)
 
     def _wait_to_strike(self, target: str) -> bool:
-        """False if the wave was through before the moment came."""
+        """Returns False if the wave was processed before the moment came."""
         struck = False
 
         def struck_or_through() -> bool:
@@ -187,7 +187,7 @@ class Stage:
     def _has_struck(self, target: str) -> bool:
         batch = self._watch.planned
         if self._kills and batch <= self._kills[-1]["batch"]:
-            return False  # it still recovers from the kill before
+            return False  # it is still recovering from the previous kill
         if target == "worker":
             if not self._watch.is_in_batch or time.monotonic() - self._searched_at < SEARCH_SECONDS:
                 return False
@@ -209,7 +209,7 @@ class Stage:
     def _note(self, target: str, batch: int, processes: int) -> bool:
         self._kills.append({"target": target, "batch": batch, "processes": processes})
         names = {"worker": f"{processes} Python workers", "broker": "the broker", "driver": "the driver and its JVM"}
-        self.view.event(f"kill -9 of {names[target]}, in the midst of batch {batch}")
+        self.view.event(f"kill -9 of {names[target]}, in the middle of batch {batch}")
         return True
 
     def _until(self, holds: Callable[[], bool]) -> None:
@@ -230,13 +230,13 @@ class Stage:
 
     def _restart_driver(self) -> None:
         if self.driver.starts > RESTARTS_MAX:
-            raise CommandFailed("the driver ends again and again", self.driver.log_end())
-        self.view.event("the driver has ended by itself and is started again")
+            raise CommandFailed("the driver keeps ending", self.driver.log_end())
+        self.view.event("the driver has ended by itself; starting it again")
         self.driver.start()
 
 
 def _create_topics(address: str) -> dict[str, int]:
-    """Outputs and their numbers of partitions."""
+    """The output topics, with their partition counts."""
     from fencepost.client.blocking import Admin
     from fencepost.client.kafka_types import NewTopic
 

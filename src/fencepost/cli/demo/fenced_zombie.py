@@ -4,7 +4,7 @@ from typing import Any
 
 from fencepost.embedded import Broker
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 TRANSACTIONAL_ID = "shop"
 
@@ -33,7 +33,7 @@ def transact(broker: Broker) -> dict[str, Any]:
             with first.transaction(TRANSACTIONAL_ID) as transaction:
                 transaction.send("invoices", b"invoice 3, of a till that hangs")
                 transaction.flush()
-                # Somebody takes it for dead and starts another one under the same id.
+                # Somebody believes it dead and starts another producer with the same id.
                 with Client(address, client_id="till-2") as second, second.transaction(TRANSACTIONAL_ID) as successor:
                     successor.send("invoices", b"invoice 3")
                     successor.send("shipments", b"shipment 3")
@@ -50,7 +50,7 @@ def transact(broker: Broker) -> dict[str, Any]:
 
 
 def _why(broker: Broker) -> dict[str, Any]:
-    """From the broker's event feed, where every fencing has a cause."""
+    """The cause, from the event feed of the broker."""
     for event in broker.events():
         if type(event).__name__ == "ProducerFenced":
             cause: Any = getattr(event, "cause", None)
@@ -69,7 +69,7 @@ def show_transactions(document: dict[str, Any]) -> None:
     print("\none transaction was committed, one was aborted, and a third was taken over; a read_committed client sees")
     for topic, values in document["visible"].items():
         print(f"  {topic}: {', '.join(values)}")
-    print(f"the zombie was told: {document['zombie']['refused']}")
+    print(f"the zombie got the error: {document['zombie']['refused']}")
     print(
         f"why: {why.get('cause')} by client {why.get('by_client_id')} at {why.get('by_host')}; "
         f"epoch {why.get('old_epoch')} became {why.get('new_epoch')}"

@@ -1,6 +1,6 @@
-"""The demo's first scene: three Kafka clients of other makers that trade through an embedded broker.
+"""The demo's first scene: three Kafka clients by others exchange records through an embedded broker.
 
-Each client writes purchases; each client then reads all of them. What a client reads must be what all wrote.
+Each client writes purchases and then reads those of all clients. It must read exactly what they wrote.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fencepost.cli.output import CommandFailed, print_table
 
-# Imports inside functions: a command loads only what it needs, so that each starts quickly.
+# Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 TOPIC = "purchases"
 PARTITIONS = 3
@@ -29,11 +29,11 @@ class Trader(NamedTuple):
 
 
 def trade(address: str, purchases: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Let every client that is installed write and read; the document of what each has read."""
+    """Lets every installed client write and read. Returns a document of what each has read."""
     traders = [trader for trader in TRADERS if importlib.util.find_spec(trader.module) is not None]
     if not traders:
         raise CommandFailed(
-            "none of the clients the demo uses is installed",
+            "none of the clients that the demo uses is installed",
             "install them with `pip install 'fencepost[dev]'`, or one with `pip install confluent-kafka`",
         )
     for trader in traders:
@@ -145,7 +145,7 @@ def _kafka_python_read(address: str, total: int) -> list[str]:
     values: list[str] = []
     deadline = time.monotonic() + READ_TIMEOUT_SECONDS
     while len(values) < total and (left := deadline - time.monotonic()) > 0:
-        found = consumer.poll(timeout_ms=left * 1000)  # this client forgets a join that outlasts the poll
+        found = consumer.poll(timeout_ms=left * 1000)  # this client drops a join that takes longer than the poll
         values += [record.value.decode() for records in found.values() for record in records]
     consumer.close()
     return values

@@ -1,4 +1,4 @@
-"""The processes of the demo's second act, which are there to be killed: a broker and a Spark driver."""
+"""The processes that the demo's second act kills: a broker and a Spark driver."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _LISTENING = re.compile(rb"listening on ([0-9.]+:\d+)\n")
 
 
 class BrokerProcess:
-    """`fencepost serve`; a restart keeps port and data."""
+    """`fencepost serve`. A restart keeps the port and the data."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,7 +56,7 @@ class BrokerProcess:
 
 
 class DriverProcess:
-    """A Spark driver: a Python process, its JVM, and the Python workers that the JVM has forked."""
+    """A Spark driver: a Python process, its JVM, and the Python workers."""
 
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self._command = list(command)
@@ -74,7 +74,7 @@ class DriverProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
-                # A group of its own, so that the JVM dies with it.
+                # In a process group of its own, so that the JVM is killed with it.
                 start_new_session=True,
             )
 
@@ -83,7 +83,7 @@ class DriverProcess:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """kill -9 of driver and JVM, at once."""
+        """Sends SIGKILL to the driver and its JVM."""
         if self._process is None:
             return
         try:
@@ -94,7 +94,7 @@ class DriverProcess:
         self._process = None
 
     def stop(self) -> None:
-        """As Ctrl-C does: after the batch under way."""
+        """Stops it as Ctrl-C does, after the current batch."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGINT)
@@ -108,7 +108,7 @@ class DriverProcess:
         return self.log.read_text(errors="replace")[-LOG_SHOWN_CHARACTERS:] if self.log.exists() else ""
 
     def kill_workers(self) -> int:
-        """kill -9 of the Python workers that there are now; how many there were."""
+        """Sends SIGKILL to the current Python workers. Returns how many there were."""
         killed = 0
         for pid in self.workers():
             try:
@@ -131,7 +131,7 @@ class DriverProcess:
 
 
 def _processes() -> dict[int, tuple[int, str]]:
-    """Parent and command of every process."""
+    """The parent and the command of every process."""
     if not PROC.joinpath("self/stat").exists():
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,command="], capture_output=True, text=True).stdout
         rows = [line.split(None, 2) for line in listed.splitlines()]
@@ -149,4 +149,4 @@ def _processes() -> dict[int, tuple[int, str]]:
 
 def require_process_list() -> None:
     if not PROC.joinpath("self/stat").exists() and shutil.which("ps") is None:
-        raise CommandFailed("the demo finds Spark's workers with `ps`, which is not there", "install procps")
+        raise CommandFailed("the demo needs the command `ps` to find Spark's workers", "install procps")

@@ -1,7 +1,7 @@
-"""When to strike: a batch is under way, and some of what it writes is in the log already.
+"""The moment for a kill: a batch is running, and a part of its output is in the log already.
 
-Read off Spark's checkpoint (a batch is in `offsets` and not yet in `commits`) and off the ends of the output topics. No
-clock decides: a kill waits for its moment.
+Recognized by Spark's checkpoint (the batch is in `offsets` and not yet in `commits`) and by the ends of the output
+topics, so that no kill depends on a clock.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ class Watch:
         return self.is_in_batch and self._written() > self._baseline
 
     def has_done(self, rows: int) -> bool:
-        """Whether every one of so many input rows is in a batch that has ended."""
+        """Whether this many input rows were processed by completed batches."""
         return not self.is_in_batch and self.planned >= 0 and self._read_rows() >= rows
 
     def _written(self) -> int:
