@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.history.explaining import explain
+from fencepost.history.finding_text import explain
 from tests.chaos.disk import small_file_system
 from tests.chaos.run import Chaos
 

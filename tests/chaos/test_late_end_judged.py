@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from fencepost.history import HistoryRecorder, Report, check, read_events
-from fencepost.history.explaining import explain
+from fencepost.history.finding_text import explain
 from tests.chaos.recorded import RecordedProducer, RecordedReader, unique
 from tests.faults.conftest import CONFIGS, settled
 from tests.faults.proxy import FaultProxy

@@ -8,8 +8,8 @@ import pytest
 
 from fencepost.client.errors import BrokerError
 from fencepost.client.kafka_types import IsolationLevel, ListedOffset, TopicMetadata
-from fencepost.dashboard import watch
-from fencepost.dashboard.page import Page, Parameters
+from fencepost.dashboard import cluster_watch
+from fencepost.dashboard.page_context import Page, Parameters
 from fencepost.dashboard.views.overview import overview
 from fencepost.dashboard.views.session import session
 from fencepost.dashboard.views.transactions import transaction, transactions
@@ -71,7 +71,7 @@ async def looked_at(kind: type[ClusterView], bootstrap_servers: str) -> dict[str
 def test_where_the_states_are_hidden_ids_are_listed_and_it_is_said(
     shown: Shown, kind: type[ClusterView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "ABSENT_SECONDS", 0)
+    monkeypatch.setattr(cluster_watch, "ABSENT_SECONDS", 0)
     found = asyncio.run(looked_at(kind, shown.broker.bootstrap_servers))
     assert any("does not show __transaction_state" in note for note in found["session"]["notes"])
     table = found["transactions"]

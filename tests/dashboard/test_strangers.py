@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.client import AsyncAdmin, AsyncClient, CommittedOffset, NewTopic, TopicPartition
 from fencepost.dashboard.connections import CONNECTIONS_MAX
-from fencepost.dashboard.names import TEXT_MAX, full_name, is_shortened, readable, shortened
+from fencepost.dashboard.shortened_names import TEXT_MAX, full_name, is_shortened, readable, shortened
 from fencepost.dashboard.subscriptions import STREAMS_MAX
 from tests.dashboard.running_page import ACTING, PATIENCE_SECONDS, Events, RunningPage, eventually
 from tests.peers.fencepost_process import FencepostProcess

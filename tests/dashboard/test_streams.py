@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.cli.main import run
 from fencepost.client import AsyncAdmin, AsyncClient, NewTopic
-from fencepost.dashboard.page import Page
+from fencepost.dashboard.page_context import Page
 from fencepost.dashboard.subscriptions import STREAMS_MAX, Subscriptions, TooManyStreams
 from fencepost.insight.cluster_view import ClusterView
 from tests.dashboard.running_page import COMMAND, PAGE_AT, PATIENCE_SECONDS, RunningPage, eventually

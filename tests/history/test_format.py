@@ -11,8 +11,8 @@ import pytest
 
 from fencepost.cli.main import run
 from fencepost.history import HistoryError, HistoryRecorder, JsonLines, check, read_events, read_files
-from fencepost.history.explaining import explain, explain_finding
-from fencepost.history.svg import draw_svg
+from fencepost.history.finding_svg import draw_svg
+from fencepost.history.finding_text import explain, explain_finding
 from tests.history.model import Model
 from tests.history.story import P, Q, Story
 from tests.history.test_planted import STORIES

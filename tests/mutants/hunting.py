@@ -4,7 +4,7 @@ import functools
 import time
 from typing import NamedTuple
 
-from fencepost.simulation.run import run_seed
+from fencepost.simulation.seed_run import run_seed
 from tests.mutants.patching import Mutant, broken
 
 SEEDS_MAX = 10

@@ -10,7 +10,7 @@ from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.fault_actions import carry_out
 from fencepost.simulation.faults import Fault
 from fencepost.simulation.fragile_disk import FragileDisk
-from fencepost.simulation.thinning import check_thinning
+from fencepost.simulation.thinning_check import check_thinning
 from fencepost.simulation.world import World
 from fencepost.topic_partition import TopicPartition
 

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fencepost.simulation.run import run_seed
+from fencepost.simulation.seed_run import run_seed
 
 PROGRAM = """
 import sys
-from fencepost.simulation.run import run_seed
+from fencepost.simulation.seed_run import run_seed
 result = run_seed(11, 10, trace_file=sys.argv[1])
 print(result.digest)
 """

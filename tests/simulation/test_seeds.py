@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from fencepost.cli.app import app
 from fencepost.simulation.faults import Fault
-from fencepost.simulation.run import ALL_FAULTS, replay_command, run_seed
+from fencepost.simulation.seed_run import ALL_FAULTS, replay_command, run_seed
 
 SEEDS, SECONDS = 20, 60
 

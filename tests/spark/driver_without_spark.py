@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.client import Admin, NewTopic, TopicPartition
-from fencepost.spark.attempts import Attempts, Batch
+from fencepost.spark.batch_attempts import Attempts, Batch
+from fencepost.spark.batch_decisions import REFUSE, Step
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.decisions import REFUSE, Step
 from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.outputs import Output
-from fencepost.spark.planned import plans_of
+from fencepost.spark.planned_batches import plans_of
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import sink_settings
+from fencepost.spark.sink_settings import sink_settings
 from tests.peers.broker_process import BrokerProcess
 
 _serial = itertools.count()

@@ -21,7 +21,7 @@ from pyspark.errors import StreamingQueryException  # noqa: E402
 
 from fencepost.client import Admin, NewTopic, Producer, TopicPartition  # noqa: E402
 from fencepost.spark import Output, exactly_once, pipeline  # noqa: E402
-from fencepost.spark.markers import newest  # noqa: E402
+from fencepost.spark.commit_records import newest  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.faults.proxy import Direction, FaultProxy  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402

@@ -1,6 +1,6 @@
 """Every row of the table of restarts, with what brokers really answer: Fencepost and Apache Kafka, without Spark.
 
-tests/unit/spark/test_sink_decisions.py has the pure cells; here the group is a group, its transactions are
+tests/unit/spark/test_batch_decisions.py has the pure cells; here the group is a group, its transactions are
 transactions, and the checkpoint is a directory as Spark writes it. A rule without a story fails.
 """
 
@@ -16,10 +16,10 @@ require_arrow()
 
 from fencepost.client import Admin, CommittedOffset, NewTopic, TopicPartition  # noqa: E402
 from fencepost.client.errors import UnknownTopic  # noqa: E402
-from fencepost.spark.decisions import CONTINUE, REFUSE, RULES, Situation, Step  # noqa: E402
+from fencepost.spark.batch_decisions import CONTINUE, REFUSE, RULES, Situation, Step  # noqa: E402
+from fencepost.spark.commit_records import Marker, Record, newest  # noqa: E402
 from fencepost.spark.errors import BatchRefused  # noqa: E402
-from fencepost.spark.markers import Marker, Record, newest  # noqa: E402
-from fencepost.spark.planned import NOTHING_PLANNED  # noqa: E402
+from fencepost.spark.planned_batches import NOTHING_PLANNED  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark import cloudpickle  # noqa: E402
 
-from fencepost.spark.failures import Failure, failure_of  # noqa: E402
+from fencepost.spark.job_failures import Failure, failure_of  # noqa: E402
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402
 

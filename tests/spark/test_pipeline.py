@@ -22,7 +22,7 @@ from fencepost.examples.transfers import transfer, transfers  # noqa: E402
 from fencepost.spark import Output, pipeline  # noqa: E402
 from fencepost.spark.avro_format import encode_datum  # noqa: E402
 from fencepost.spark.errors import FencepostSparkError  # noqa: E402
-from fencepost.spark.registry import SchemaRegistry  # noqa: E402
+from fencepost.spark.schema_registry import SchemaRegistry  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
 from tests.spark.fake_registry import FakeRegistry  # noqa: E402
 from tests.spark.sessions import spark_session  # noqa: E402

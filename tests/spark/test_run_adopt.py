@@ -18,8 +18,8 @@ require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
 from fencepost.client import Admin  # noqa: E402
-from fencepost.spark.decisions import Step  # noqa: E402
-from fencepost.spark.markers import newest  # noqa: E402
+from fencepost.spark.batch_decisions import Step  # noqa: E402
+from fencepost.spark.commit_records import newest  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.spark.driver_without_spark import CheckpointDirectory, Stage  # noqa: E402

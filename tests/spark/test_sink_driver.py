@@ -26,8 +26,8 @@ from fencepost.client import (  # noqa: E402
 from fencepost.client.connection import connect  # noqa: E402
 from fencepost.client.errors import TransactionMustAbort  # noqa: E402
 from fencepost.client.sending import BULK  # noqa: E402
+from fencepost.spark.commit_records import Marker, Record  # noqa: E402
 from fencepost.spark.errors import NotSupported, RequirementNotMet  # noqa: E402
-from fencepost.spark.markers import Marker, Record  # noqa: E402
 from fencepost.spark.requirements import refuse_dynamic_allocation, require_java, slots  # noqa: E402
 from fencepost.spark.run_producer import RunProducer  # noqa: E402
 from fencepost.spark.transaction_timeouts import given  # noqa: E402

@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException, StreamingQueryException  # noqa: E4
 
 from fencepost.client import Admin, Client, IsolationLevel, Reset, TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once, transaction, write_exactly_once  # noqa: E402
+from fencepost.spark.commit_records import newest  # noqa: E402
 from fencepost.spark.errors import InvalidOutput  # noqa: E402
-from fencepost.spark.markers import newest  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.faults.proxy import Direction, FaultProxy  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402

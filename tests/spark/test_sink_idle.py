@@ -16,18 +16,18 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs
 
 from fencepost.client import Admin, BrokerError, Client, NewTopic, TopicPartition, TransactionProtocol  # noqa: E402
 from fencepost.spark import exactly_once, heartbeat  # noqa: E402
-from fencepost.spark.attempts import Attempts, Batch  # noqa: E402
+from fencepost.spark.batch_attempts import Attempts, Batch  # noqa: E402
+from fencepost.spark.batch_decisions import Step  # noqa: E402
 from fencepost.spark.checkpoint import Checkpoint  # noqa: E402
-from fencepost.spark.decisions import Step  # noqa: E402
+from fencepost.spark.commit_records import newest  # noqa: E402
 from fencepost.spark.errors import BatchRefused, FencedBySuccessor  # noqa: E402
 from fencepost.spark.heartbeat import beat, keep_alive, period_seconds  # noqa: E402
 from fencepost.spark.input_clusters import InputClusters  # noqa: E402
-from fencepost.spark.markers import newest  # noqa: E402
 from fencepost.spark.ownership import end_what_was_left  # noqa: E402
-from fencepost.spark.planned import planned  # noqa: E402
+from fencepost.spark.planned_batches import planned  # noqa: E402
 from fencepost.spark.query_run import QueryRun, close_runs  # noqa: E402
 from fencepost.spark.run_producer import ClusterLimits, RunProducer  # noqa: E402
-from fencepost.spark.settings import sink_settings  # noqa: E402
+from fencepost.spark.sink_settings import sink_settings  # noqa: E402
 from fencepost.wire.errors import ErrorCode  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
@@ -193,7 +193,7 @@ def test_a_driver_that_was_suspended_before_its_bare_call_gives_way_when_it_wake
     is_in_batch: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fencepost.spark.attempts.GIVE_WAY_SECONDS", patient(60))
+    monkeypatch.setattr("fencepost.spark.batch_attempts.GIVE_WAY_SECONDS", patient(60))
     first = start(protocol=protocol)
     first.batch(0)
     asleep, successor = start(protocol=protocol), start(protocol=protocol)

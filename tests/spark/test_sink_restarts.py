@@ -85,7 +85,7 @@ class Shop(Scene):
     def starting_offsets(self) -> str:
         import json
 
-        from fencepost.spark.markers import nested, newest
+        from fencepost.spark.commit_records import nested, newest
 
         record = newest(self.offsets())
         assert record is not None

@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException  # noqa: E402
 from fencepost.client import TopicPartition, TransactionProtocol  # noqa: E402
 from fencepost.client.partitioner import partition_of_key  # noqa: E402
 from fencepost.spark import exactly_once, transaction  # noqa: E402
-from fencepost.spark.markers import newest  # noqa: E402
+from fencepost.spark.commit_records import newest  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402

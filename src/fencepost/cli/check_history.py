@@ -37,8 +37,8 @@ def check_history(
 
     from fencepost.cli.output import CommandFailed, print_json, say
     from fencepost.history import HistoryError, check, read_files
-    from fencepost.history.explaining import explain
-    from fencepost.history.svg import draw_svg
+    from fencepost.history.finding_svg import draw_svg
+    from fencepost.history.finding_text import explain
 
     # All of the millions of objects live to the end; looking for garbage among them would take half of the time.
     gc.disable()

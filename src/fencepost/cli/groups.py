@@ -136,7 +136,7 @@ def reset_offsets(
     as_json: Json = False,
 ) -> None:
     """Reset the offsets of an inactive group. Shows the new offsets; changes nothing without --execute."""
-    from fencepost.cli.reset import Target, plan_reset
+    from fencepost.cli.offset_reset import Target, plan_reset
     from fencepost.client.kafka_types import CommittedOffset, Reset
 
     targets = [

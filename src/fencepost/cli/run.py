@@ -22,8 +22,8 @@ from fencepost.client.errors import ClientError
 # command of `fencepost` imports this module.
 
 if TYPE_CHECKING:
+    from fencepost.spark.pipeline_start import StartOptions
     from fencepost.spark.pipelines import Pipeline
-    from fencepost.spark.starting import StartOptions
 
 EPILOG = """\
 \b
@@ -222,7 +222,7 @@ def run(
             spark_settings, client_settings = parse_assignments(conf, "--conf"), parse_assignments(kafka, "--kafka")
             _require_spark()
             from fencepost.cli.run_file import load_pipeline
-            from fencepost.spark.starting import StartOptions
+            from fencepost.spark.pipeline_start import StartOptions
 
             pipeline = load_pipeline(file, name)
             if sample and pipeline.sample_row is None:
@@ -353,7 +353,7 @@ class _Running:
         self.done = done
 
     def run(self) -> None:
-        from fencepost.spark.running import cause, close, session, spark_is_lost
+        from fencepost.spark.pipeline_run import cause, close, session, spark_is_lost
 
         # When Java dies, Py4J logs a traceback for every pending call.
         logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
@@ -381,7 +381,7 @@ class _Running:
         self._shown.ended(INTERRUPTED if self._asked_to_stop.is_set() else CAUGHT_UP)
 
     def _follow(self, spark: Any) -> None:
-        from fencepost.spark.running import Run
+        from fencepost.spark.pipeline_run import Run
 
         running, shown = Run(self._pipeline, spark, self._options), self._shown
         shown.running(running.transaction_timeout)
@@ -426,7 +426,7 @@ def _is_sparks(error: Exception) -> bool:
 
 def _prepare(pipeline: "Pipeline", spark: Any, options: "StartOptions", changes: _Changes) -> None:
     """Changes nothing in the cluster if the run would be refused."""
-    from fencepost.spark.starting import check_formats, check_ownership, record_limits
+    from fencepost.spark.pipeline_start import check_formats, check_ownership, record_limits
 
     if changes.topic_partitions or changes.sample_rows:
         check_formats(pipeline)

@@ -11,8 +11,8 @@ from fencepost.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from fencepost.cli.run_view import View
+    from fencepost.spark.pipeline_start import StartOptions
     from fencepost.spark.pipelines import Pipeline
-    from fencepost.spark.starting import StartOptions
 
 _DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
@@ -36,7 +36,7 @@ class Adopting:
     def ask(self, shown: "View", spark: Any) -> None:
         """Raises CommandFailed unless the user, or --yes, agrees."""
         # Loads Spark, which may not be installed where only the command's help is asked for.
-        from fencepost.spark.starting import adoption
+        from fencepost.spark.pipeline_start import adoption
 
         if self._is_done:
             return

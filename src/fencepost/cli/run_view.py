@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from fencepost.cli.run_again import SoFar
     from fencepost.spark.adoption import Adoption
     from fencepost.spark.batch_states import BatchState
+    from fencepost.spark.pipeline_progress import Progress
     from fencepost.spark.pipelines import Pipeline
-    from fencepost.spark.progress import Progress
     from fencepost.spark.transaction_timeouts import TransactionTimeout
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Never
 
-from fencepost.cli.first_users import InvalidUser, first_users
+from fencepost.cli.scram_users import InvalidUser, first_users
 
 # Imports inside functions: each command loads only what it needs, so that it starts quickly.
 

@@ -11,7 +11,7 @@ from fencepost.cli.output import CommandFailed, print_json, print_table
 
 if TYPE_CHECKING:
     from fencepost.simulation.campaign import Summary
-    from fencepost.simulation.run import Result
+    from fencepost.simulation.seed_run import Result
 
 # Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
@@ -49,7 +49,7 @@ def simulate(
     """Run the broker with clients and faults in virtual time, and check what the clients saw."""
     from fencepost.simulation.campaign import run_seeds
     from fencepost.simulation.faults import Fault, parse_kinds
-    from fencepost.simulation.run import ALL_FAULTS, run_seed
+    from fencepost.simulation.seed_run import ALL_FAULTS, run_seed
 
     if faults == "help":
         print("\n".join(kind.value for kind in Fault))

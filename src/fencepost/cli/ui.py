@@ -66,8 +66,8 @@ def ui(
         raise CommandFailed(str(error)) from None
 
     async def work() -> None:
-        from fencepost.dashboard.guard import is_loopback
-        from fencepost.dashboard.page import Page
+        from fencepost.dashboard.page_context import Page
+        from fencepost.dashboard.request_checks import is_loopback
         from fencepost.dashboard.server import ServerOptions, serve_page
 
         needed = token or (None if is_loopback(listener.host) else secrets.token_urlsafe(24))

@@ -17,11 +17,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fencepost.client.errors import ClientError
-from fencepost.dashboard import actions
-from fencepost.dashboard.failures import Failure, failure_of
-from fencepost.dashboard.guard import AllowedHosts, Guard, Token, cookie_name
-from fencepost.dashboard.names import readable
-from fencepost.dashboard.page import BadParameter, NotThere, Page, Parameters
+from fencepost.dashboard import abort_action
+from fencepost.dashboard.failure_answers import Failure, failure_of
+from fencepost.dashboard.page_context import BadParameter, NotThere, Page, Parameters
+from fencepost.dashboard.request_checks import AllowedHosts, Guard, Token, cookie_name
+from fencepost.dashboard.shortened_names import readable
 from fencepost.dashboard.subscriptions import STREAMS_MAX, Subscription, Subscriptions, TooManyStreams
 from fencepost.dashboard.views.registry import VIEWS
 from fencepost.dashboard.views.session import locked_session, session
@@ -30,7 +30,7 @@ STATIC = Path(__file__).parent / "static"
 BODY_MAX_BYTES = 64 * 1024
 BODY_SECONDS = 10.0
 FAREWELL_SECONDS = 1.0
-EXPECTED = (ClientError, BadParameter, NotThere, actions.PlanChanged)
+EXPECTED = (ClientError, BadParameter, NotThere, abort_action.PlanChanged)
 Handler = Callable[[Request], Awaitable[Response]]
 
 ACTIONS_FORBIDDEN = Failure(
@@ -151,13 +151,13 @@ class DashboardApp:
     async def _plan_abort(self, request: Request) -> Response:
         if not self._page.are_actions_allowed:
             return _failed(ACTIONS_FORBIDDEN)
-        plan = await actions.make_plan(self._page, await _body(request))
+        plan = await abort_action.make_plan(self._page, await _body(request))
         return _answer(plan.document())
 
     async def _abort(self, request: Request) -> Response:
         if not self._page.are_actions_allowed:
             return _failed(ACTIONS_FORBIDDEN)
-        plan = await actions.execute(self._page, await _body(request))
+        plan = await abort_action.execute(self._page, await _body(request))
         return _answer({"executed": True, "effects": [each.document() for each in plan.effects]})
 
     async def _nothing(self, request: Request) -> Response:

@@ -12,8 +12,8 @@ import uvicorn
 
 from fencepost.dashboard.app import DashboardApp
 from fencepost.dashboard.connections import GivingWay
-from fencepost.dashboard.guard import ANY_ADDRESS
-from fencepost.dashboard.page import Page
+from fencepost.dashboard.page_context import Page
+from fencepost.dashboard.request_checks import ANY_ADDRESS
 
 LINGER_SECONDS = 1
 """At the end: for answers under way."""

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from fencepost.client.errors import ClientError
-from fencepost.dashboard.failures import Failure, failure_of
-from fencepost.dashboard.names import readable
-from fencepost.dashboard.page import BadParameter, NotThere, Page, Parameters
+from fencepost.dashboard.failure_answers import Failure, failure_of
+from fencepost.dashboard.page_context import BadParameter, NotThere, Page, Parameters
+from fencepost.dashboard.shortened_names import readable
 from fencepost.dashboard.views.registry import VIEWS
 
 STREAMS_MAX = 64

@@ -1,7 +1,7 @@
 """Clients of topics that come, go and shrink under them: they write and read by topic id, as current Kafka clients do.
 
 An id whose topic was deleted is given up, an offset that was deleted is left for the first that is there. Whether that
-was right is judged here, where it happens, and by `thinning` at the end.
+was right is judged here, where it happens, and by `thinning_check` at the end.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fencepost.simulation.faults import Fault
-from fencepost.simulation.run import Result, replay_command, run_seed
+from fencepost.simulation.seed_run import Result, replay_command, run_seed
 
 Job = tuple[int, int, frozenset[Fault]]
 

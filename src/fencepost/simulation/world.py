@@ -23,7 +23,7 @@ from fencepost.simulation.client_journal import ClientJournal
 from fencepost.simulation.clients import ClientProcess
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.consumers import FinalReader
-from fencepost.simulation.copies import check_copies
+from fencepost.simulation.copy_check import check_copies
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.faults import HOLD_MAX_MS, Fault, schedule
 from fencepost.simulation.flusher import SYNC_MS
@@ -33,7 +33,7 @@ from fencepost.simulation.network import Network
 from fencepost.simulation.node import DATA_DIRECTORY, SimulatedNode
 from fencepost.simulation.population import PARTITIONS, TRANSACTION_TIMEOUT_MS, Founder, everybody, twin_of
 from fencepost.simulation.scheduler import SimulatedScheduler
-from fencepost.simulation.thinning import check_thinning
+from fencepost.simulation.thinning_check import check_thinning
 from fencepost.simulation.trace import Trace
 from fencepost.simulation.transactional_producers import Duty, TransactionalProducer
 from fencepost.wire.catalog import ApiKey

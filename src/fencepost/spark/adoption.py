@@ -6,12 +6,12 @@ from typing import Any
 
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError
+from fencepost.spark.batch_decisions import CONTINUE, REFUSE, decide
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.decisions import CONTINUE, REFUSE, decide
+from fencepost.spark.commit_records import Positions, Record
 from fencepost.spark.errors import BatchRefused
-from fencepost.spark.markers import Positions, Record
 from fencepost.spark.ownership import first_view
-from fencepost.spark.planned import Planned
+from fencepost.spark.planned_batches import Planned
 from fencepost.spark.source_offsets import offsets_of
 from fencepost.topic_partition import TopicPartition
 

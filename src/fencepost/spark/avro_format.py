@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from fencepost.spark.avro_types import arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.formats import ERROR, REASON_LENGTH_MAX, ROW, Format, InvalidFormat
-from fencepost.spark.registry import RegistryFailed, SchemaRegistry, UnknownSchema
+from fencepost.spark.schema_registry import RegistryFailed, SchemaRegistry, UnknownSchema
 
 # Imports inside functions: fastavro is an extra of its own, and a program that uses no Avro does without it.
 

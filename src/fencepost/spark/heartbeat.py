@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 from fencepost.client.errors import ClientError, ProducerFenced
+from fencepost.spark.commit_records import newest
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.markers import newest
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.run_producer import ClusterLimits
-from fencepost.spark.write_errors import is_id_forgotten
+from fencepost.spark.task_errors import is_id_forgotten
 
 _log = logging.getLogger("fencepost.spark")
 

@@ -17,7 +17,7 @@ from typing import Any
 from fencepost.client.blocking import Admin
 from fencepost.client.errors import ClientError, UnknownTopic
 from fencepost.client.kafka_types import CommittedOffset
-from fencepost.spark.markers import Positions, newest
+from fencepost.spark.commit_records import Positions, newest
 from fencepost.spark.run_producer import RunProducer
 from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.topic_partition import TopicPartition

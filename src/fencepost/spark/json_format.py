@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
 from fencepost.spark.formats import ERROR, REASON_LENGTH_MAX, ROW, Format, InvalidFormat, Schema
-from fencepost.spark.registry import HEADER_BYTES, SchemaRegistry
+from fencepost.spark.schema_registry import HEADER_BYTES, SchemaRegistry
 
 CORRUPT = "_corrupt"
 SHOWN_LENGTH_MAX = 100

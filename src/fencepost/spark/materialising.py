@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.spark.failures import Failure, failure_of
+from fencepost.spark.job_failures import Failure, failure_of
 from fencepost.spark.requirements import is_connect
 
 _log = logging.getLogger("fencepost.spark")

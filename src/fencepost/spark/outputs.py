@@ -13,12 +13,12 @@ from fencepost.client.errors import UnknownTopic
 from fencepost.client.transactions import TransactionHandle
 from fencepost.spark.errors import InvalidOutput
 from fencepost.spark.packed_batches import PACKED_SCHEMA, PackingPlan
-from fencepost.spark.packing import Packer
+from fencepost.spark.packer_task import Packer
 from fencepost.spark.requirements import value_in_force
 from fencepost.spark.routing import dense_indexes
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import SinkSettings
-from fencepost.spark.writing import WRITTEN_SCHEMA, Writer
+from fencepost.spark.sink_settings import SinkSettings
+from fencepost.spark.writer_task import WRITTEN_SCHEMA, Writer
 from fencepost.topic_partition import TopicPartition
 
 _ARROW_BYTES, _ARROW_ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"

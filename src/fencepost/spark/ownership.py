@@ -1,4 +1,4 @@
-"""Whose turn it is before a query starts: the table of `decisions`, asked about the batch that will come first.
+"""Whose turn it is before a query starts: the table of `batch_decisions`, asked about the batch that will come first.
 
 What a driver that died has left open is ended here, when its successor starts: until then it holds every reader of its
 topics, for as long as the transaction's timeout.
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from fencepost.client.blocking import Admin, Client
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.kafka_types import GroupMember
+from fencepost.spark.batch_decisions import Decision, View, decide
 from fencepost.spark.checkpoint import Checkpoint
-from fencepost.spark.decisions import Decision, View, decide
+from fencepost.spark.commit_records import newest
 from fencepost.spark.errors import FencepostSparkError, GroupInUse
-from fencepost.spark.markers import newest
-from fencepost.spark.planned import plans_of
+from fencepost.spark.planned_batches import plans_of
 from fencepost.wire.errors import ErrorCode
 
 _log = logging.getLogger("fencepost.spark")

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.formats import FORMATS, Schema
-from fencepost.spark.registry import SchemaRegistry
+from fencepost.spark.schema_registry import SchemaRegistry
 
 Transform = Callable[..., Any]
 OUTPUT_MODES = ("append", "update", "complete")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fencepost.spark.formats import FORMATS, BytesFormat, Format, InvalidFormat, Schema
 from fencepost.spark.json_format import JsonFormat, struct_type
-from fencepost.spark.registry import SchemaRegistry
+from fencepost.spark.schema_registry import SchemaRegistry
 
 
 def reading_format(name: str, schema: Schema, registry: SchemaRegistry | None, topics: Sequence[str]) -> Format:

@@ -7,8 +7,8 @@
 
     shop.start(spark, bootstrap_servers="127.0.0.1:9092", checkpoint="/checkpoints/shop")
 
-`pipeline_declaration` holds and checks what is declared, `processing` says what happens to a batch, `starting` makes it
-a query, `running` follows one.
+`pipeline_declaration` holds and checks what is declared, `pipeline_plans` says what happens to a batch,
+`pipeline_start` makes it a query, `pipeline_run` follows one.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ from fencepost.spark.pipeline_declaration import (
     Transform,
     check_definition,
 )
-from fencepost.spark.progress import Progress, progress_of
-from fencepost.spark.registry import SchemaRegistry, as_registry
-from fencepost.spark.starting import StartOptions, start
+from fencepost.spark.pipeline_progress import Progress, progress_of
+from fencepost.spark.pipeline_start import StartOptions, start
+from fencepost.spark.schema_registry import SchemaRegistry, as_registry
 from fencepost.spark.testing import Tested, run_test
 
 __all__ = ["InvalidPipeline", "Output", "Pipeline", "Source", "pipeline"]

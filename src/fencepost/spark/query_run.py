@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, refuse_temporary
+from fencepost.spark.commit_records import Marker, Record
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.input_clusters import InputClusters, Source
-from fencepost.spark.markers import Marker, Record
 from fencepost.spark.query_sources import reads_kafka, sources_read, trigger_of
 from fencepost.spark.requirements import is_connect, refuse_asynchronous_progress
 from fencepost.spark.run_producer import RunProducer

@@ -30,8 +30,8 @@ from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import TransactionProtocol
 from fencepost.client.transactions import AsyncTransactionalProducer, AsyncTransactionWriter, State, TransactionHandle
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
+from fencepost.spark.task_errors import code_of
 from fencepost.spark.transaction_timeouts import UNBOUNDED, TransactionTimeout
-from fencepost.spark.write_errors import code_of
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 

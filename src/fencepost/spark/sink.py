@@ -8,15 +8,16 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Self, Unpack
 
-from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.decisions import Step
+from fencepost.spark.batch_attempts import Attempts, Batch, Committed
+from fencepost.spark.batch_decisions import Step
+from fencepost.spark.batch_job import write_exactly_once
 from fencepost.spark.errors import NotSupported
 from fencepost.spark.heartbeat import keep_alive
 from fencepost.spark.input_clusters import InputClusters, Source
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, is_of_lost_rows, materialised, release
-from fencepost.spark.once import write_exactly_once
 from fencepost.spark.outputs import Output, checked_output
-from fencepost.spark.planned import plans_of
+from fencepost.spark.package_shipping import ship
+from fencepost.spark.planned_batches import plans_of
 from fencepost.spark.query_run import QueryContext, QueryRun, query_context, run_of
 from fencepost.spark.requirements import (
     refuse_dynamic_allocation,
@@ -25,8 +26,7 @@ from fencepost.spark.requirements import (
     transaction_timeout,
 )
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import SinkOptions, SinkSettings, sink_settings
-from fencepost.spark.shipping import ship
+from fencepost.spark.sink_settings import SinkOptions, SinkSettings, sink_settings
 from fencepost.spark.small_batches import SmallBatches, rows_max
 
 __all__ = ["ExactlyOnce", "Transaction", "exactly_once", "transaction", "write_exactly_once"]

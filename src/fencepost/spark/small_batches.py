@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fencepost.spark.commit_records import Positions
 from fencepost.spark.errors import InvalidOutput, NotSupported
-from fencepost.spark.markers import Positions
 from fencepost.spark.outputs import HEADERS_TYPE, Output, output_partitions
-from fencepost.spark.planned import Planned
+from fencepost.spark.planned_batches import Planned
 from fencepost.spark.requirements import is_connect, setting
 from fencepost.spark.run_producer import OutputRecord, RunProducer
 

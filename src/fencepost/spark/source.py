@@ -21,12 +21,12 @@ from pyspark.sql.types import (
 )
 
 from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.python_workers import TaskCode
 from fencepost.spark.source_cluster import SourceCluster
 from fencepost.spark.source_errors import InvalidSourceOption
 from fencepost.spark.source_offsets import OffsetRange, cut, offsets_of, starts_of, to_json
 from fencepost.spark.source_options import EARLIEST, Bound, SourceOptions, parse_source_options
 from fencepost.spark.source_progress import SourceProgress
-from fencepost.spark.workers import TaskCode
 
 FORMAT = "fencepost"
 

@@ -16,10 +16,10 @@ from fencepost.client.kafka_types import IsolationLevel, Reset
 from fencepost.client.loop_thread import LoopThread
 from fencepost.client.offsets import list_offsets
 from fencepost.ports import Buffer
+from fencepost.spark.python_workers import freeze_imports
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange
 from fencepost.spark.source_options import SourceOptions
-from fencepost.spark.workers import freeze_imports
 from fencepost.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fencepost.spark.dead_letters import HEADERS_TYPE, REASON
 from fencepost.spark.formats import Format
 from fencepost.spark.pipeline_declaration import Declaration, InvalidPipeline, Source
-from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
+from fencepost.spark.pipeline_plans import input_formats, output_formats, output_rows, tagged, union
 
 RECORDS_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.client.blocking import Admin
-from fencepost.spark.attempts import Attempts, Batch
+from fencepost.spark.batch_attempts import Attempts, Batch
+from fencepost.spark.batch_decisions import Step
 from fencepost.spark.checkpoint import Checkpoint, parse_offsets
-from fencepost.spark.decisions import Step
+from fencepost.spark.commit_records import nested
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.heartbeat import keep_alive
 from fencepost.spark.input_clusters import InputClusters, Source
-from fencepost.spark.markers import nested
-from fencepost.spark.planned import plans_of
+from fencepost.spark.planned_batches import plans_of
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import sink_settings
+from fencepost.spark.sink_settings import sink_settings
 from fencepost.spark.source_offsets import limited, offsets_of
 from fencepost.topic_partition import TopicPartition
 from tests.spark.chaos.restarts import RestartsRun

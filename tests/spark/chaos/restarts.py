@@ -22,7 +22,7 @@ from fencepost.client.blocking import Producer as InputProducer
 from fencepost.client.errors import BrokerError
 from fencepost.client.kafka_types import NewTopic
 from fencepost.spark import transaction
-from fencepost.spark.decisions import RULES, Situation
+from fencepost.spark.batch_decisions import RULES, Situation
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.query_run import close_runs
 from fencepost.topic_partition import TopicPartition

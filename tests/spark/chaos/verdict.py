@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.history import Report
-from fencepost.history.explaining import explain
+from fencepost.history.finding_text import explain
 from tests.spark.chaos.clients import Output
 from tests.spark.chaos.due import Place
 from tests.spark.chaos.examples import Example, Row

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import typer
 
+from fencepost.cli.offset_reset import within
 from fencepost.cli.options import parse_assignments, parse_datetime, parse_position, parse_topic_partitions
 from fencepost.cli.output import CommandFailed
 from fencepost.cli.produce import LineCutter, LineSplitter
-from fencepost.cli.reset import within
 from fencepost.cli.serve import InvalidOption, check_address, gather_settings, read_properties
 from fencepost.client.fetching import AtTimestamp, Position
 from fencepost.client.kafka_types import Reset

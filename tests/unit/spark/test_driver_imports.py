@@ -9,5 +9,5 @@ require_arrow()
 
 
 def test_a_driver_does_not_load_numba_which_takes_a_second_and_only_tasks_need() -> None:
-    script = "import sys, fencepost.spark.running, fencepost.spark.sink; sys.exit('numba' in sys.modules)"
+    script = "import sys, fencepost.spark.pipeline_run, fencepost.spark.sink; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -14,11 +14,11 @@ from fencepost.cli.run_again import delay_seconds
 from fencepost.spark import batch_states
 from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_type
 from fencepost.spark.errors import FencepostSparkError
+from fencepost.spark.pipeline_progress import progress_of
+from fencepost.spark.pipeline_run import cause, spark_is_lost
+from fencepost.spark.pipeline_start import starting_offsets
 from fencepost.spark.pipelines import Output, Source, pipeline
-from fencepost.spark.progress import progress_of
-from fencepost.spark.registry import SchemaRegistry, as_registry
-from fencepost.spark.running import cause, spark_is_lost
-from fencepost.spark.starting import starting_offsets
+from fencepost.spark.schema_registry import SchemaRegistry, as_registry
 
 
 def declared(**given: Any) -> Any:

@@ -4,7 +4,7 @@ import pytest
 
 from fencepost.spark.checkpoint import Checkpoint, parse_offsets, refuse_temporary
 from fencepost.spark.errors import FencepostSparkError, NotSupported
-from fencepost.spark.planned import planned
+from fencepost.spark.planned_batches import planned
 from fencepost.topic_partition import TopicPartition
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'

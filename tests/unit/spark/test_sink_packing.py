@@ -18,7 +18,7 @@ with warnings.catch_warnings():
 from fencepost.client.partitioner import partition_of_key  # noqa: E402
 from fencepost.spark.errors import InvalidOutput  # noqa: E402
 from fencepost.spark.packed_batches import PackingPlan  # noqa: E402
-from fencepost.spark.packing import Packer  # noqa: E402
+from fencepost.spark.packer_task import Packer  # noqa: E402
 from fencepost.spark.routing import dense_indexes, salts, spark_hash  # noqa: E402
 from fencepost.spark.row_packing import split  # noqa: E402
 from fencepost.wire.arrow_records import HEADERS_TYPE, decode_batches  # noqa: E402

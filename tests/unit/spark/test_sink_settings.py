@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.spark.errors import FencepostSparkError
-from fencepost.spark.settings import sink_settings
+from fencepost.spark.sink_settings import sink_settings
 from fencepost.wire.compression import Codec
 
 

@@ -7,7 +7,7 @@ from tests.support.extras import require_arrow
 require_arrow()
 
 from fencepost.spark.errors import NotSupported  # noqa: E402
-from fencepost.spark.planned import Planned, planned  # noqa: E402
+from fencepost.spark.planned_batches import Planned, planned  # noqa: E402
 from fencepost.spark.small_batches import BATCHES_UNTIL_NEXT_TRY, ROWS_MAX, SmallBatches, rows_max  # noqa: E402
 from fencepost.topic_partition import TopicPartition  # noqa: E402
 

@@ -48,10 +48,10 @@ import numpy as np
 import pyarrow as pa
 from fencepost.topic_partition import TopicPartition
 from fencepost.spark.packed_batches import PackingPlan
-from fencepost.spark.packing import Packer
+from fencepost.spark.packer_task import Packer
 from fencepost.spark.row_packing import split
 from fencepost.spark.unpacking import Portion, Unpacker
-from fencepost.spark import writing
+from fencepost.spark import writer_task
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy
 from fencepost.wire.arrow_records import BatchAt
 from fencepost.wire.batch import read_header
@@ -66,7 +66,7 @@ rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 packer = Packer(PackingPlan(None, {"a": 2, "b": 2}, {"a": 0, "b": 2}, 1, 0, 1000, ("127.0.0.1:1",), {}))
 packed = list(packer(iter([rows])))
 for batch in packed:
-    for topic, partition, records, data in writing._rows(batch):
+    for topic, partition, records, data in writer_task._rows(batch):
         split(data, 1)
         unpacker = Unpacker(TopicPartition(topic, partition), 9, include_headers=True)
         portion = Portion(memoryview(data), [BatchAt(0, read_header(data))], 0)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.examples.shop import shop
-from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
-from fencepost.spark.running import session
-from fencepost.spark.starting import StartOptions, records
+from fencepost.spark.pipeline_plans import input_formats, output_formats, output_rows, tagged, union
+from fencepost.spark.pipeline_run import session
+from fencepost.spark.pipeline_start import StartOptions, records
 
 # Imports inside functions: each command loads only what it needs, so that it starts quickly.
 

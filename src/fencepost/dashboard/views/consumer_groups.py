@@ -6,8 +6,8 @@ from typing import Any
 
 from fencepost.client.errors import BrokerError
 from fencepost.client.kafka_types import GroupDescription
-from fencepost.dashboard.names import full_name, is_shortened
-from fencepost.dashboard.page import NotThere, Page, Parameters
+from fencepost.dashboard.page_context import NotThere, Page, Parameters
+from fencepost.dashboard.shortened_names import full_name, is_shortened
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.lag import PartitionLag, group_lag
 from fencepost.wire.errors import ErrorCode

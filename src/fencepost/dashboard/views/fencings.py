@@ -3,7 +3,7 @@
 from typing import Any
 
 from fencepost.client.errors import ClientError, UnknownTopic
-from fencepost.dashboard.page import Page, Parameters
+from fencepost.dashboard.page_context import Page, Parameters
 from fencepost.insight.causes import Cause, causes_of
 from fencepost.topic_partition import TopicPartition
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fencepost.dashboard.page import Page, Parameters
-from fencepost.dashboard.survey import HELD_SHOWN_MAX
+from fencepost.dashboard.page_context import Page, Parameters
+from fencepost.dashboard.partition_survey import HELD_SHOWN_MAX
 
 EMPTY: dict[str, list[int]] = {"commits": [], "aborts": []}
 NO_PERCENTILES: dict[str, list[int]] = {"p50_ms": [], "p99_ms": []}

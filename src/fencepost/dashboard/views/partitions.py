@@ -5,8 +5,8 @@ from typing import Any
 from fencepost.client.errors import UnknownPartition
 from fencepost.client.fetching import AbortedTransaction
 from fencepost.client.kafka_types import IsolationLevel, ProducerState, Reset
-from fencepost.dashboard.page import Page, Parameters
-from fencepost.dashboard.strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
+from fencepost.dashboard.page_context import Page, Parameters
+from fencepost.dashboard.partition_strip import OFFSETS_MAX, PIECES_MAX, SeenBatch, Stretch, pieces_of, stretch
 from fencepost.insight.cluster_facts import as_coordinator
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
 from fencepost.insight.explanation import Holder, judge_holder

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from fencepost.client.errors import BrokerError
-from fencepost.dashboard import pipelines as traces
-from fencepost.dashboard.page import Page, Parameters
+from fencepost.dashboard import pipeline_traces as traces
+from fencepost.dashboard.page_context import Page, Parameters
 from fencepost.dashboard.views.consumer_groups import total_lag
 from fencepost.insight.causes import Cause, causes_of
 from fencepost.insight.lag import group_lag

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from fencepost.dashboard.page import Page, Parameters
+from fencepost.dashboard.page_context import Page, Parameters
 from fencepost.dashboard.views.consumer_groups import group, groups
 from fencepost.dashboard.views.fencings import producers
 from fencepost.dashboard.views.overview import overview

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fencepost.dashboard.page import Page
+from fencepost.dashboard.page_context import Page
 from fencepost.version import __version__
 
 

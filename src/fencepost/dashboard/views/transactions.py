@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fencepost.dashboard.follower import IdFollower
-from fencepost.dashboard.lanes import lanes
-from fencepost.dashboard.names import full_name
-from fencepost.dashboard.page import NotThere, Page, Parameters
-from fencepost.dashboard.table import SORTS, TableQuery, choose
+from fencepost.dashboard.id_follower import IdFollower
+from fencepost.dashboard.page_context import NotThere, Page, Parameters
+from fencepost.dashboard.shortened_names import full_name
+from fencepost.dashboard.transaction_lanes import lanes
+from fencepost.dashboard.transaction_table import SORTS, TableQuery, choose
 from fencepost.insight.cluster_facts import ClusterFacts
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.explanation import IdFacts, NothingKnown, judge_id, timeline

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-from fencepost.dashboard.follower import IdFollower
-from fencepost.dashboard.survey import Survey
-from fencepost.dashboard.watch import Watch, wall_ms
+from fencepost.dashboard.cluster_watch import Watch, wall_ms
+from fencepost.dashboard.id_follower import IdFollower
+from fencepost.dashboard.partition_survey import Survey
 from fencepost.insight.causes import causes_of
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.explanation import client_of

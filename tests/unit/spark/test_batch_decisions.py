@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.spark.decisions import CONTINUE, RULES, Situation, Step, View, decide, docs_table, situation_of
+from fencepost.spark.batch_decisions import CONTINUE, RULES, Situation, Step, View, decide, docs_table, situation_of
+from fencepost.spark.commit_records import Marker, Record
 from fencepost.spark.errors import BatchRefused
-from fencepost.spark.markers import Marker, Record
-from fencepost.spark.planned import NOTHING_PLANNED, Planned, planned
+from fencepost.spark.planned_batches import NOTHING_PLANNED, Planned, planned
 from fencepost.topic_partition import TopicPartition
 
 QUERY, OTHER = "b7a0", "c8b1"

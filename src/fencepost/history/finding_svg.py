@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from fencepost.history.explaining import describe, lanes, letters, places
+from fencepost.history.finding_text import describe, lanes, letters, places
 from fencepost.history.findings import Finding
 from fencepost.history.operations import NEVER, Operation, Outcome
 

@@ -10,9 +10,9 @@ import enum
 import json
 from collections.abc import Callable, Mapping
 
+from fencepost.spark.commit_records import Marker, Positions, Record, nested
 from fencepost.spark.errors import BatchRefused
-from fencepost.spark.markers import Marker, Positions, Record, nested
-from fencepost.spark.planned import Planned
+from fencepost.spark.planned_batches import Planned
 from fencepost.topic_partition import TopicPartition
 
 REFUSE, CONTINUE = "refuse", "continue"

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from fencepost.client.errors import BrokerError, BrokerUnreachable, ClientError
-from fencepost.spark.attempts import Attempts, Batch, CopyRefused, _is_worth_another_attempt
+from fencepost.spark.batch_attempts import Attempts, Batch, CopyRefused, _is_worth_another_attempt
+from fencepost.spark.commit_records import Marker, Record
 from fencepost.spark.errors import WriteFailed
-from fencepost.spark.markers import Marker, Record
-from fencepost.spark.planned import NOTHING_PLANNED
+from fencepost.spark.planned_batches import NOTHING_PLANNED
 from fencepost.spark.query_run import QueryRun
-from fencepost.spark.settings import sink_settings
+from fencepost.spark.sink_settings import sink_settings
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 from tests.unit.spark.java_exceptions import process_lost

@@ -11,8 +11,8 @@ from fencepost.client.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from fencepost.dashboard.actions import PlanChanged
-from fencepost.dashboard.page import BadParameter, NotThere
+from fencepost.dashboard.abort_action import PlanChanged
+from fencepost.dashboard.page_context import BadParameter, NotThere
 from fencepost.wire.errors import ErrorCode
 
 _NOT_THERE = (

@@ -15,8 +15,8 @@ from pyspark import BarrierTaskContext
 from fencepost.client.errors import ClientError
 from fencepost.client.sending import BULK
 from fencepost.client.transactions import TransactionHandle
-from fencepost.spark import write_errors
-from fencepost.spark.workers import TaskCode, freeze_imports
+from fencepost.spark import task_errors
+from fencepost.spark.python_workers import TaskCode, freeze_imports
 from fencepost.wire.arrow_arrays import from_bytes, from_numpy
 
 WRITTEN_SCHEMA = pa.schema(
@@ -54,7 +54,7 @@ class Writer(TaskCode):
                             writer.send_batch(topic, partition, part)
                         written[topic, partition] = written.get((topic, partition), 0) + records
         except ClientError as error:
-            failure = write_errors.pack(error)
+            failure = task_errors.pack(error)
             for _ in batches:
                 pass  # Spark wants its input read, or it reports the broken pipe instead.
         rows: list[tuple[str, int, int, str | None]] = [

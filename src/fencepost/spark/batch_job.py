@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.spark.attempts import Attempts, Batch, Committed
-from fencepost.spark.decisions import Step
+from fencepost.spark.batch_attempts import Attempts, Batch, Committed
+from fencepost.spark.batch_decisions import Step
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.outputs import checked_output
-from fencepost.spark.planned import NOTHING_PLANNED
+from fencepost.spark.package_shipping import ship
+from fencepost.spark.planned_batches import NOTHING_PLANNED
 from fencepost.spark.query_run import QueryRun, writer
 from fencepost.spark.requirements import is_connect, refuse_dynamic_allocation, require_arrow, require_pyspark
 from fencepost.spark.run_producer import RunProducer
-from fencepost.spark.settings import sink_settings
-from fencepost.spark.shipping import ship
+from fencepost.spark.sink_settings import sink_settings
 from fencepost.spark.transaction_timeouts import UNBOUNDED, given
 
 

@@ -17,12 +17,12 @@ from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.formats import Format
 from fencepost.spark.materialising import again_if_kept_rows_were_lost
 from fencepost.spark.ownership import end_what_was_left, first_decision, refuse_members
+from fencepost.spark.package_shipping import ship
 from fencepost.spark.pipeline_declaration import Declaration, InvalidPipeline, Source
-from fencepost.spark.processing import input_formats, output_formats, output_rows, tagged, union
+from fencepost.spark.pipeline_plans import input_formats, output_formats, output_rows, tagged, union
 from fencepost.spark.query_sources import trigger_of
 from fencepost.spark.requirements import is_connect, refuse_trigger, transaction_timeout
 from fencepost.spark.run_producer import TIMEOUT_MAX
-from fencepost.spark.shipping import ship
 from fencepost.spark.source_settings import CLIENT_OPTIONS
 from fencepost.spark.transaction_timeouts import TransactionTimeout
 from fencepost.wire.errors import ErrorCode

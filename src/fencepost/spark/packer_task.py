@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fencepost.spark.packed_batches import PackingPlan
-from fencepost.spark.workers import TaskCode, freeze_imports
+from fencepost.spark.python_workers import TaskCode, freeze_imports
 
 GATHER_BYTES = 16 * 1024 * 1024
 GATHER_ROWS = 200_000

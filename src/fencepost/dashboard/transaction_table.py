@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fencepost.dashboard.model import IdRow
+from fencepost.dashboard.transaction_model import IdRow
 
 Key = tuple[Any, ...]
 

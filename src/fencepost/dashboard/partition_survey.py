@@ -12,7 +12,7 @@ from typing import Any
 
 from fencepost.client.errors import ClientError
 from fencepost.client.kafka_types import IsolationLevel, Reset, TopicMetadata
-from fencepost.dashboard.model import TransactionModel
+from fencepost.dashboard.transaction_model import TransactionModel
 from fencepost.insight.cluster_view import ClusterView, OpenTransaction, PartitionOffsets
 from fencepost.topic_partition import TopicPartition
 

@@ -14,8 +14,9 @@ from fencepost.client.errors import ClientError, ProducerFenced, TransactionMust
 from fencepost.client.kafka_types import CommittedOffset
 from fencepost.client.sending import Sending
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.spark import small_batches, write_errors
-from fencepost.spark.decisions import Decision, Step, View, decide
+from fencepost.spark import small_batches, task_errors
+from fencepost.spark.batch_decisions import Decision, Step, View, decide
+from fencepost.spark.commit_records import NO_OFFSET, Record, newest
 from fencepost.spark.errors import (
     BatchRefused,
     FencedBySuccessor,
@@ -24,16 +25,15 @@ from fencepost.spark.errors import (
     TransactionTimedOut,
     WriteFailed,
 )
-from fencepost.spark.failures import Failure, failure_of
-from fencepost.spark.markers import NO_OFFSET, Record, newest
+from fencepost.spark.job_failures import Failure, failure_of
 from fencepost.spark.materialising import materialised, release
 from fencepost.spark.outputs import Output, bounded_arrow, output_partitions, packed, touched, written
 from fencepost.spark.ownership import refuse_members
-from fencepost.spark.planned import Planned
+from fencepost.spark.planned_batches import Planned
 from fencepost.spark.query_run import QueryRun
 from fencepost.spark.requirements import slots
-from fencepost.spark.settings import SinkSettings
-from fencepost.spark.waiting import SlotWatch
+from fencepost.spark.sink_settings import SinkSettings
+from fencepost.spark.slot_watch import SlotWatch
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -263,7 +263,7 @@ class Attempts:
         with SlotWatch(self._spark, writers, batch.batch_id), bounded_arrow(self._spark):
             for row in self._written(batches, writers):
                 if row["failure"] is not None:
-                    raise write_errors.unpack(row["failure"])
+                    raise task_errors.unpack(row["failure"])
                 where = TopicPartition(row["topic"], row["partition"])
                 records[where] = records.get(where, 0) + row["records"]
         return records
@@ -318,7 +318,7 @@ class Attempts:
         try:
             run.producer.send_offsets(self._batch.group_id, record.entries())
         except ClientError as error:
-            code = write_errors.code_of(error)
+            code = task_errors.code_of(error)
             if run.inputs is not None and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 run.inputs.look_again()  # An input was deleted: the next attempt leaves its offsets out.
             if code != ErrorCode.TOPIC_AUTHORIZATION_FAILED or record.copy_at is None or not record.offsets:
@@ -408,7 +408,7 @@ class Attempts:
             if self._has_timed_out(seconds) or attempt == ATTEMPTS_MAX or not self._may_take_over_again():
                 raise self._fenced(fenced, seconds) from error
             return
-        if self._has_timed_out(seconds) and isinstance(error, ClientError) and write_errors.is_epoch_old(error):
+        if self._has_timed_out(seconds) and isinstance(error, ClientError) and task_errors.is_epoch_old(error):
             raise self._timed_out() from error
         if failure_of(error) is Failure.NO_PACKAGE:
             raise RequirementNotMet(
@@ -419,7 +419,7 @@ class Attempts:
             if isinstance(error, FencepostSparkError) or not isinstance(error, ClientError):
                 raise error
             raise WriteFailed(
-                f"batch {self._batch.batch_id} was not written: {error}", write_errors.advice_of(error)
+                f"batch {self._batch.batch_id} was not written: {error}", task_errors.advice_of(error)
             ) from error
         _log.warning("attempt %d to write batch %d failed: %s", attempt, self._batch.batch_id, _first_line(error))
 
@@ -447,10 +447,10 @@ class Attempts:
 def _is_worth_another_attempt(error: Exception) -> bool:
     """What the user's own code raises would be raised again; a process that was lost will not be."""
     if isinstance(error, ClientError):
-        if write_errors.is_id_forgotten(error):
+        if task_errors.is_id_forgotten(error):
             return True
         if isinstance(error, TransactionMustAbort):
-            return write_errors.is_worth_another_attempt(error)
+            return task_errors.is_worth_another_attempt(error)
         return error.is_retriable  # A broker that is away for a moment, for example.
     if isinstance(error, FencepostSparkError):
         return False

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.spark.checkpoint import Checkpoint, parse_offsets, source_lines
+from fencepost.spark.commit_records import Positions
 from fencepost.spark.errors import NotSupported
-from fencepost.spark.markers import Positions
 from fencepost.spark.source_offsets import STARTS, starts_of
 from fencepost.topic_partition import TopicPartition
 

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from fencepost.spark import batch_states, worker_daemon
 from fencepost.spark.pipeline_declaration import Declaration
-from fencepost.spark.progress import Progress, progress_of
+from fencepost.spark.pipeline_progress import Progress, progress_of
+from fencepost.spark.pipeline_start import StartOptions, start, transaction_timeout_of
 from fencepost.spark.requirements import PYSPARK_FOR_SOURCE, require_arrow, require_java, require_pyspark
-from fencepost.spark.starting import StartOptions, start, transaction_timeout_of
 
 POLL_SECONDS = 0.1
 STOP_POLL_SECONDS = 0.02

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fencepost.spark.failures import Failure, Link, failure_of, judge
+from fencepost.spark.job_failures import Failure, Link, failure_of, judge
 
 SPARK = Link(("org.apache.spark.SparkException", "java.lang.Exception", "java.lang.Throwable"))
 EOF = Link(("java.io.EOFException", "java.io.IOException", "java.lang.Exception", "java.lang.Throwable"))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from fencepost.dashboard.guard import AllowedHosts, Token, host_of, is_loopback
+from fencepost.dashboard.request_checks import AllowedHosts, Token, host_of, is_loopback
 from fencepost.dashboard.server import page_url
 from tests.dashboard.running_page import ACTING, RunningPage, eventually
 from tests.dashboard.scene import play

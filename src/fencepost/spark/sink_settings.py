@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from fencepost.client.options import is_option, parse_options
 from fencepost.client.security import OPTION_NAMES, InvalidOption
 from fencepost.client.transaction_calls import TransactionProtocol
-from fencepost.spark.decisions import ADOPT_CHOICES
+from fencepost.spark.batch_decisions import ADOPT_CHOICES
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.kafka_options import (
     KERBEROS,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from fencepost.client.errors import ClientError
-from fencepost.dashboard.model import IdRow, TransactionModel
+from fencepost.dashboard.transaction_model import IdRow, TransactionModel
 from fencepost.insight.cluster_view import ClusterView
 from fencepost.insight.state_tail import StateTail, TransactionStateHidden
 

@@ -1,7 +1,7 @@
 """The record of a batch: what it looks like in the group, and which one counts."""
 
 from fencepost.client.kafka_types import CommittedOffset
-from fencepost.spark.markers import POSITIONS_BYTES_MAX, Marker, Record, newest, parse
+from fencepost.spark.commit_records import POSITIONS_BYTES_MAX, Marker, Record, newest, parse
 from fencepost.topic_partition import TopicPartition
 
 QUERY, OTHER = "b7a0", "c8b1"

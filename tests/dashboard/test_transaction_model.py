@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fencepost.client import TopicPartition
 from fencepost.client.kafka_types import TransactionDescription, TransactionListing
-from fencepost.dashboard.model import ENDINGS_PER_ID_MAX, OPEN, TransactionModel
-from fencepost.dashboard.series import KEPT_SECONDS, Durations, PerSecond, percentile
-from fencepost.dashboard.table import SORTS, TableQuery, choose
+from fencepost.dashboard.event_series import KEPT_SECONDS, Durations, PerSecond, percentile
+from fencepost.dashboard.transaction_model import ENDINGS_PER_ID_MAX, OPEN, TransactionModel
+from fencepost.dashboard.transaction_table import SORTS, TableQuery, choose
 from fencepost.insight.state_changes import StateChange
 
 NOW_MS = 1_700_000_500_000

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.client.kafka_types import TransactionDescription, TransactionListing
-from fencepost.dashboard.series import KEPT_SECONDS, Durations, PerSecond
+from fencepost.dashboard.event_series import KEPT_SECONDS, Durations, PerSecond
 from fencepost.insight.state_changes import COMPLETE, ONGOING, PREPARED, StateChange
 from fencepost.topic_partition import TopicPartition
 

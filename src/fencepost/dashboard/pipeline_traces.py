@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencepost.dashboard.model import Ending
+from fencepost.dashboard.transaction_model import Ending
 from fencepost.insight.causes import Cause
 
 _CLIENT = re.compile(r"^spark/([^/]+)/(.+)/([^/]+)$")

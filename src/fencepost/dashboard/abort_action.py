@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.client.kafka_types import TransactionDescription
-from fencepost.dashboard.names import full_name
-from fencepost.dashboard.page import BadParameter, NotThere, Page, check_name
+from fencepost.dashboard.page_context import BadParameter, NotThere, Page, check_name
+from fencepost.dashboard.shortened_names import full_name
 from fencepost.insight.abort_plan import AbortEffect, plan_abort
 from fencepost.insight.aborting import NothingToAbort, abort_hanging, force_abort, hanging_at, open_parts
 from fencepost.insight.cluster_view import OpenTransaction

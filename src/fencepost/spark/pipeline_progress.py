@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from fencepost.spark import batch_states
-from fencepost.spark.processing import METRICS_PREFIX, ROWS_METRIC
+from fencepost.spark.pipeline_plans import METRICS_PREFIX, ROWS_METRIC
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

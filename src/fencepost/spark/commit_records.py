@@ -3,7 +3,7 @@
 The marker says which query wrote which batch under which term, who that was and when, and holds a digest of what
 Spark's checkpoint says about every source of the batch. The term counts how often another writer was allowed to take
 over (`adopt=`), so that a writer that was replaced finds out. The digest is the authority on where the batch ended: it
-also holds for sources whose offsets cannot be in the group. `decisions` compares it.
+also holds for sources whose offsets cannot be in the group. `batch_decisions` compares it.
 
 A cluster that deletes a topic deletes the group's offsets of it. So a copy of the marker is on a partition of an output
 topic, with the input offsets and the ids of the input topics inside. Its offset is -1, which every tool takes for
