@@ -499,4 +499,4 @@ def test_the_command_refuses_what_it_cannot_do_and_changes_nothing(
     (tmp_path / ".lock").unlink()
     assert bytes_of(data) == before
     assert run(["repair", "--data", str(data), "--accept-loss", JOURNAL_NAME]) == 0
-    assert "written anew" in capsys.readouterr().out
+    assert "written again" in capsys.readouterr().out

@@ -118,7 +118,7 @@ def test_while_readers_stall_it_names_who_holds_them_and_what_to_do(incident: In
     assert "first unstable 0, last stable 0, high watermark 5" in text
     assert "2 records; 3 more are in open transactions" in text
     assert f"{incident.name}, producer {incident.producer_id} epoch 0, from offset 0 with 3 records" in text
-    assert "Ongoing at coordinator 1, time-out 10 min" in text
+    assert "Ongoing at coordinator 1, timeout 10 min" in text
     where = f"--bootstrap-server {incident.broker.bootstrap_servers}"
     assert f"next      fencepost explain --id --history {incident.name} {where}" in text
     assert "txn abort" not in text, "its client may be at work until its time-out"

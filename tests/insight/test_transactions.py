@@ -60,7 +60,7 @@ def test_an_open_transaction_is_listed_described_and_aborted_after_a_dry_run(
     assert read_committed(broker, topic) == []
     text = command("txn", "abort", name)
     assert "nothing was changed; add --execute" in text.errors
-    assert f"the offset 41 of group {group} for {topic}-0 vanishes" in text.output
+    assert f"the pending offset 41 of group {group} for {topic}-0 is discarded" in text.output
 
     command("txn", "abort", name, "--execute")
     assert read_committed(broker, topic) == [b"committed behind"], "exactly what the dry run said"

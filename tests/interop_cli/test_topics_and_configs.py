@@ -65,7 +65,7 @@ def test_a_topic_that_does_not_exist_is_named_with_what_to_do(command: Command) 
 def test_partitions_are_added_but_never_taken_away(command: Command, topic: str) -> None:
     assert (
         command("topics", "add-partitions", topic, "--partitions", "5").output
-        == f"topic {topic} has 5 partitions now\n"
+        == f"topic {topic} now has 5 partitions\n"
     )
     assert len(command("topics", "describe", topic, "--json").json["topics"][0]["partitions"]) == 5
     assert "INVALID_PARTITIONS" in command.refused("topics", "add-partitions", topic, "--partitions", "4")
