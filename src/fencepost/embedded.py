@@ -1,4 +1,4 @@
-"""An embedded broker for tests and small programs: real, on a free port, in a thread of its own.
+"""An embedded broker for tests and small programs: a real broker on a free port, in its own thread.
 
 with Broker(topics={"purchases": 3}) as broker:
     producer = SomeKafkaClient(bootstrap_servers=broker.bootstrap_servers)
@@ -28,7 +28,7 @@ SettingValue = str | int | float | bool
 
 
 class TopicExists(Exception):
-    """There is a topic of that name, and it is not what was asked for."""
+    """A topic of that name exists, but differs from the requested one."""
 
 
 class Broker:
@@ -40,8 +40,9 @@ class Broker:
         listen: str = "127.0.0.1:0",
         settings: Mapping[str, SettingValue] | None = None,
     ) -> None:
-        """`topics` are made at the first start, name to number of partitions. Without `data` a temporary directory is
-        used and removed in the end. `settings` are the broker's, by Kafka's names: texts, numbers or truth values."""
+        """`topics` are created at the first start: name to number of partitions. Without `data`, a temporary directory
+        is used and removed at the end. `settings` are broker settings with Kafka's names: strings, numbers or
+        booleans."""
         given = setting_texts(settings or {})
         self._topics = dict(topics or {})
         self._own_directory = data is None
@@ -62,7 +63,7 @@ class Broker:
         return self._running is not None
 
     def start(self) -> Self:
-        """Start and return once it accepts. A restart keeps the port."""
+        """Starts, and returns once the broker accepts connections. A restart keeps the port."""
         if self._running is not None:
             return self
         loop = uvloop.new_event_loop()
@@ -93,7 +94,7 @@ class Broker:
         self._end(lambda running: running.stop())
 
     def kill(self) -> None:
-        """Vanish as with kill -9: connections break, nothing more is written."""
+        """Stops as with kill -9: connections break, nothing more is written."""
         self._end(lambda running: running.abort())
 
     def restart(self) -> Self:
@@ -102,8 +103,8 @@ class Broker:
         return self.start()
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, SettingValue] | None = None) -> None:
-        """Make a topic. One that exists already is left as it is; if it is not what is asked for, that is
-        TopicExists. A name, number or setting that no topic can have is a ValueError."""
+        """Creates a topic. An existing one is kept; if it differs from the request, raises TopicExists. Raises
+        ValueError for an invalid name, number of partitions or setting."""
         overrides = setting_texts(config or {})
         self._call(lambda running: _create_topic(running.node, name, partitions, overrides))
 
@@ -128,7 +129,7 @@ class Broker:
     def _call(self, function: Callable[[RunningBroker], Any]) -> Any:
         running = self._running
         if self._loop is None or running is None:
-            raise RuntimeError("the broker does not run; call start() first")
+            raise RuntimeError("the broker is not running; call start() first")
 
         async def call() -> Any:
             return function(running)
@@ -157,7 +158,7 @@ def setting_texts(settings: Mapping[str, SettingValue]) -> dict[str, str]:
     texts = {}
     for name, value in settings.items():
         if not isinstance(value, SettingValue):
-            raise TypeError(f"the setting {name} is {value!r}; it must be a text, a number or a truth value")
+            raise TypeError(f"the setting {name} is {value!r}; it must be a string, a number or a boolean")
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 
@@ -185,7 +186,7 @@ def _create_topic(node: Node, name: str, partitions: int, overrides: dict[str, s
         raise ValueError(str(error)) from None
     except KafkaError as error:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            raise  # not what was asked for is wrong
+            raise  # the failure is not about the arguments
         raise ValueError(str(error)) from None
 
 

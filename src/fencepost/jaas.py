@@ -1,4 +1,4 @@
-"""Kafka's way to write a login: `<class> required name="value" ...;`. Read by clients and by the broker."""
+"""Kafka's notation for a login: `<class> required name="value" ...;`. Read by clients and by the broker."""
 
 import re
 from typing import NamedTuple

@@ -33,7 +33,7 @@ class Promise(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def resolve(self, value: T) -> None:
-        """Fill in the value. A second resolve is ignored: a time-out and an event may race for the same answer."""
+        """Fill in the value. A second resolve is ignored: a timeout and an event may race for the same answer."""
         if self.done:
             return
         self.done = True
@@ -59,7 +59,7 @@ class Promise(Generic[T]):
             self._callbacks.append(callback)
 
     def map(self, function: "Callable[[T], U]") -> "Promise[U]":
-        """A promise of what `function` makes of the value."""
+        """A promise of `function`'s result for the value."""
         if self.done:
             return Promise.resolved(function(self._value))  # type: ignore[arg-type]
         mapped: Promise[U] = Promise()

@@ -1,8 +1,8 @@
-"""Text that others chose (ids, topics, client names, error messages) made safe to print, to paste and to read as JSON.
+"""Makes text from others (ids, topics, client names, error messages) safe to print, to paste and to read as JSON.
 
-A name may hold line feeds, escape sequences that a terminal obeys, or characters that reverse the rest of a line. What
-is printed for people goes through `harmless`, what they paste through `shell_word`, and JSON through `json_text`, which
-changes how a character is written and never what it means.
+A name may contain line feeds, terminal escape sequences, or characters that reverse the rest of a line. Output for
+people goes through `harmless`, commands to paste through `shell_word`, and JSON through `json_text`, which changes how
+a character is written but not what it means.
 """
 
 import json
@@ -14,7 +14,7 @@ _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]+")
 
 
 def harmless(text: str) -> str:
-    """On one line, and without anything that a terminal would obey: what cannot be printed is written as in Python."""
+    """One line without control characters: characters that cannot be printed are escaped as in Python."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
@@ -27,7 +27,7 @@ def shell_word(text: str) -> str:
     written = (
         {"\\": "\\\\", "'": "\\'"}.get(each, each)
         if each.isprintable()
-        # Three octal digits end by themselves: what follows cannot become part of them.
+        # Three octal digits are a complete escape: what follows cannot become part of it.
         else "".join(f"\\{byte:03o}" for byte in each.encode("utf-8", "surrogateescape"))
         for each in text
     )
@@ -35,7 +35,7 @@ def shell_word(text: str) -> str:
 
 
 def json_text(document: Any, **options: Any) -> str:
-    """JSON that holds no character which a terminal would obey."""
+    """JSON without characters that control a terminal."""
     return _NOT_PLAIN.sub(_escaped, json.dumps(document, ensure_ascii=False, **options))
 
 

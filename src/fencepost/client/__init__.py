@@ -1,4 +1,5 @@
-"""A Kafka client: transactions, an idempotent producer, readers, administration. Sees brokers only through the wire.
+"""A Kafka client: transactions, an idempotent producer, readers, administration. It sees brokers only through the wire
+protocol.
 
     from fencepost.client import Client
 
@@ -152,7 +153,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # On first use, because a command that lists topics must not pay for the producer and its codecs.
+    # Loaded on first use, because a command that lists topics must not load the producer and its codecs.
     import importlib
 
     for home, names in _HOMES.items():

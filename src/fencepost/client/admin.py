@@ -1,8 +1,8 @@
 """Administration of a cluster: topics, records, brokers, features and settings.
 
-Groups, transactions and ACLs are families of their own (`admin_groups`, `admin_transactions`, `admin_acls`), which
-`AsyncAdmin` brings together. Every method is one question or one change, retried where that is safe. An answer with an
-error raises BrokerError.
+Groups, transactions and ACLs have modules of their own (`admin_groups`, `admin_transactions`, `admin_acls`);
+`AsyncAdmin` inherits all of their calls. Every method is one query or one change, retried where that is safe. It raises
+BrokerError if the broker answers with an error.
 """
 
 import asyncio
@@ -44,7 +44,8 @@ class ConfigAdmin(ClusterCalls):
     async def describe_configs(
         self, resource_type: ResourceType, name: str, *, keys: Iterable[str] | None = None, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """The settings of one resource, sorted. Broker "" stands for the defaults of all brokers."""
+        """Returns the settings of one resource, sorted. The name "" of a broker stands for the defaults of all
+        brokers."""
         request_type = messages.DescribeConfigsRequest
         wanted = request_type.DescribeConfigsResource(
             resource_type=int(resource_type),
@@ -72,7 +73,7 @@ class ConfigAdmin(ClusterCalls):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change settings. None resets one to its default; settings that are not named stay as they are."""
+        """Change settings. None resets a setting to its default. Settings that are not named keep their values."""
         request_type = messages.IncrementalAlterConfigsRequest
         altered = [
             request_type.AlterConfigsResource.AlterableConfig(
@@ -155,7 +156,7 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         return created
 
     async def _seen(self, name: str) -> None:
-        """Wait until the brokers know a new topic: the controller answers before they all do."""
+        """Waits until the brokers know a new topic: the controller answers before all of them know it."""
         backoff = Backoff(self.cluster.retry_timeout_ms)
         while True:
             try:
@@ -281,7 +282,7 @@ class AsyncAdmin(GroupAdmin, ConfigAdmin, TransactionAdmin, AclAdmin, ClusterSes
         return Features(dict(connection.features), dict(connection.supported_features), connection.features_epoch)
 
     async def update_features(self, levels: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """Finalize feature levels; level 0 removes a feature. A lower level than now is allowed."""
+        """Finalize feature levels. Level 0 removes a feature. Levels may be lowered."""
         connection = await self.cluster.any_connection()
         safe_downgrade, upgrade = 2, 1
         updates = [

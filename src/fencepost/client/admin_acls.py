@@ -38,7 +38,7 @@ class AclAdmin(ClusterCalls):
         return await self.cluster.retrying(attempt)
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
-        """Create ACLs. One that exists already is no error; if some are refused, the others are created."""
+        """Create ACLs. Existing ACLs are no error. If some are refused, the others are created nevertheless."""
         wanted = list(bindings)
         creation = messages.CreateAclsRequest.AclCreation
         request = messages.CreateAclsRequest(creations=[creation(**creation_fields(each)) for each in wanted])

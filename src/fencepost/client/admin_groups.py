@@ -46,13 +46,13 @@ class GroupAdmin(ClusterCalls):
         return sorted((group for several in found for group in several), key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """One group, of the classic protocol or the consumer protocol. Raises GROUP_ID_NOT_FOUND when there is none."""
+        """Describes a group of the classic or the consumer protocol. Raises GROUP_ID_NOT_FOUND if it does not exist."""
         connection = await self.cluster.any_connection()
         if connection.offers(apis.CONSUMER_GROUP_DESCRIBE):
             try:
                 return await self._describe_consumer_protocol(group_id)
             except BrokerError as error:
-                # This is how a broker says that the group speaks the classic protocol, or does not exist.
+                # A broker answers this if the group uses the classic protocol or does not exist.
                 if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     raise
         return await self._describe_classic(group_id)
@@ -118,11 +118,12 @@ class GroupAdmin(ClusterCalls):
     async def committed_offsets(
         self, group_id: str, *, require_stable: bool = False, with_notes: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Every offset the group has committed; `with_notes` also entries without an offset that carry metadata."""
+        """Every offset that the group has committed; `with_notes` includes entries without an offset that carry
+        metadata."""
         return await committed_offsets(self.cluster, group_id, require_stable=require_stable, with_notes=with_notes)
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit for a group that has no members now."""
+        """Commit offsets for a group without members."""
         await commit_offsets(self.cluster, GroupMetadata(group_id), offsets)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
@@ -161,7 +162,7 @@ class GroupAdmin(ClusterCalls):
 
 
 def _assignment(data: bytes) -> list[TopicPartition]:
-    """A member's partitions, if the group's leader wrote them as consumers do."""
+    """A member's partitions, if they are encoded as consumers do; otherwise none."""
     try:
         return decode_assignment(data)
     except MalformedMessage:

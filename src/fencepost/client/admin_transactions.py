@@ -1,4 +1,4 @@
-"""Transactions as an administrator sees them: list, describe, producers of a partition, markers by hand (KIP-664)."""
+"""Administration of transactions: list, describe, producers of a partition, writing a marker by hand (KIP-664)."""
 
 import asyncio
 import collections
@@ -38,7 +38,7 @@ class TransactionAdmin(ClusterCalls):
         producer_ids: Iterable[int] = (),
         transactional_id_pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Of every coordinator. Brokers before Kafka 4.1 cannot filter by pattern: UnsupportedByBroker."""
+        """Asks every coordinator. Raises UnsupportedByBroker for a pattern if a broker is older than Kafka 4.1."""
         request = messages.ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -60,7 +60,7 @@ class TransactionAdmin(ClusterCalls):
         return sorted((each for several in found for each in several), key=lambda each: each.transactional_id)
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Raises TRANSACTIONAL_ID_NOT_FOUND for an id that its coordinator does not know."""
+        """Raises TRANSACTIONAL_ID_NOT_FOUND if the coordinator does not know the id."""
         request = messages.DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
         async def attempt() -> TransactionDescription:
@@ -91,7 +91,7 @@ class TransactionAdmin(ClusterCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
-        """The producers of each partition, as its leader knows them. A partition that cannot be asked has its error."""
+        """The producers of each partition, according to its leader; or the error, if the leader cannot be asked."""
         by_leader: dict[int, list[TopicPartition]] = collections.defaultdict(list)
         found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
         for partition in partitions:
@@ -143,7 +143,8 @@ class TransactionAdmin(ClusterCalls):
     async def write_abort_marker(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """End a transaction in one partition by hand. Only for one that no coordinator knows: it is not asked."""
+        """Ends a transaction in one partition by hand, without asking its coordinator. Only for transactions that no
+        coordinator knows."""
         request_type = messages.WriteTxnMarkersRequest
         marker = request_type.WritableTxnMarker(
             producer_id=producer_id,

@@ -1,10 +1,10 @@
-"""The calls this client makes: message classes, and the versions it speaks of each.
+"""The requests this client sends, with the versions of each that it supports.
 
-Some newest versions are left out on purpose: Produce 13, Fetch 13 and OffsetCommit 10 name topics by id only, and
+Some newer versions are left out on purpose: Produce 13, Fetch 13 and OffsetCommit 10 name topics by id only, and
 FindCoordinator 4 and OffsetFetch 8 ask for many keys at once; the client names topics and asks for one at a time.
 
-The version of some calls says which transaction protocol a client speaks (KIP-890), so these come as pairs: `_TV1` is
-capped below it, `_TV2` begins with it. AddPartitionsToTxn 4 and above is for brokers.
+The version of some requests tells which transaction protocol a client uses (KIP-890), so they exist as pairs: `_TV1`
+ends below that version, `_TV2` begins with it. AddPartitionsToTxn 4 and above is for brokers.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def read_columns(
     isolation_level: IsolationLevel,
     aborted: Iterable[AbortedTransaction],
 ) -> FetchedColumns:
-    """What `fetching.read_fetched` reads, as one record batch; none if nothing is visible."""
-    # Here and below: the extra may not be installed, and the readers say so when they are made.
+    """Like `fetching.read_fetched`, but returns one record batch, or none if nothing is visible."""
+    # Here and below: the extra may be missing. The constructor of a reader reports that.
     from fencepost.wire.arrow_records import BatchAt, decode_batches
 
     view = memoryview(data if data is not None else b"")

@@ -1,7 +1,7 @@
-"""Who reads which partition: the assignors of the classic group protocol, as pure functions.
+"""The partition assignors of the classic group protocol, as pure functions.
 
-The leader of a group runs the one that all members offer. Members are taken in the order of their ids, so that every
-leader decides alike.
+The leader of a group runs an assignor that all members support. Members are processed in the order of their ids, so
+that every leader computes the same assignment.
 """
 
 import collections
@@ -26,7 +26,8 @@ PartitionCounts = Mapping[str, int]
 
 
 def assign_range(members: Members, partition_counts: PartitionCounts) -> Assignment:
-    """Per topic, neighbouring partitions to each member; the first ones take what is left over."""
+    """Assigns consecutive partitions of each topic to each member; the first members get one more if there is a
+    remainder."""
     assignment: Assignment = {member: [] for member in members}
     for topic, count in sorted(partition_counts.items()):
         readers = [member for member in _in_order(members) if topic in members[member].topics]
@@ -42,7 +43,7 @@ def assign_range(members: Members, partition_counts: PartitionCounts) -> Assignm
 
 
 def assign_round_robin(members: Members, partition_counts: PartitionCounts) -> Assignment:
-    """All partitions of all topics dealt out one by one."""
+    """Assigns the partitions of all topics to the members in turn."""
     assignment: Assignment = {member: [] for member in members}
     queue = collections.deque(_in_order(members))
     for partition in _all_partitions(partition_counts):
@@ -56,8 +57,8 @@ def assign_round_robin(members: Members, partition_counts: PartitionCounts) -> A
 
 
 def assign_cooperative_sticky(members: Members, partition_counts: PartitionCounts) -> Assignment:
-    """Balanced, with as few moves as that takes. A partition that moves is left out for one round: its owner gives it
-    up first, and the rebalance that this causes hands it on (KIP-429)."""
+    """Balances with as few moves as possible. A partition that moves is left unassigned for one round: its owner
+    revokes it first, and the rebalance that follows assigns it (KIP-429)."""
     owners = _owners(members, partition_counts)
     assignment: Assignment = {member: [] for member in _in_order(members)}
     for partition, owner in owners.items():
@@ -85,10 +86,10 @@ def _move_one(
     least_loaded: Callable[[TopicPartition], str | None],
     owners: Mapping[TopicPartition, str],
 ) -> bool:
-    """Take one partition from a member that has at least two more than another that could read it."""
+    """Moves one partition from a member that has at least two more than another that could read it."""
     for member in sorted(assignment, key=lambda member: -len(assignment[member])):
         held = assignment[member]
-        # Partitions that were handed out just now move first, because that costs nothing.
+        # Partitions assigned in this round move first, because that costs nothing.
         for partition in sorted(held, key=lambda partition: owners.get(partition) == member):
             other = least_loaded(partition)
             if other is not None and len(held) - len(assignment[other]) >= 2:
@@ -99,7 +100,7 @@ def _move_one(
 
 
 def _owners(members: Members, partition_counts: PartitionCounts) -> dict[TopicPartition, str]:
-    """The owners that the members claim to be. The newest generation wins; two claims of the same one cancel out."""
+    """The owners according to the members' claims. The newest generation wins; equal claims cancel each other out."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in _in_order(members):
         subscription = members[member]

@@ -3,8 +3,8 @@
     with Client("127.0.0.1:9092") as client, client.transaction("invoicing") as transaction:
         transaction.send("invoices", b"one book", key=b"alice")
 
-`loop_thread` says how the calls are made. Two twins are elsewhere: `TransactionWriter` is in `transactions`, because a
-handle makes it, and `arrow` has its own.
+`loop_thread` explains how the calls work. Two twins are elsewhere: `TransactionWriter` is in `transactions`, because a
+handle creates it, and `ArrowReader` is in `arrow`.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ W = TypeVar("W", bound="AsyncTransaction | AsyncTransactionalProducer")
 
 
 class _InTransaction(Twin[W]):
-    """What can be done in an open transaction."""
+    """The calls within an open transaction."""
 
     send = queued(SendsRecords.send)
     send_batch = queued(SendsRecords.send_batch, FINISHED_BATCH_WEIGHT)
@@ -108,7 +108,7 @@ class Transaction(BlockTwin[AsyncTransaction], _InTransaction[AsyncTransaction])
 
 
 class TransactionalProducer(_InTransaction[AsyncTransactionalProducer]):
-    """The producer behind the blocks, with explicit init, begin, commit and abort. Belongs to its client."""
+    """A transactional producer with explicit init, begin, commit and abort. Its client closes it."""
 
     init = blocking(AsyncTransactionalProducer.init)
     begin = blocking(AsyncTransactionalProducer.begin)
@@ -119,13 +119,14 @@ class TransactionalProducer(_InTransaction[AsyncTransactionalProducer]):
 
 
 class ConsumedTransaction(Transaction):
-    """A transaction around a consumer: what is polled in it is committed with what is sent, or not at all."""
+    """A transaction around a consumer: commits the offsets of polled records together with the records sent, or
+    neither."""
 
     poll = blocking(AsyncConsumedTransaction.poll)
 
 
 class GroupConsumer(Twin[AsyncGroupConsumer]):
-    """A member of a consumer group. Heartbeats go on while the application works; it must poll in time itself."""
+    """A member of a consumer group. Heartbeats are sent in the background; the application must poll often enough."""
 
     poll = blocking(AsyncGroupConsumer.poll)
     commit = blocking(AsyncGroupConsumer.commit)

@@ -1,10 +1,10 @@
-"""The front door: one client, its connections, and what is done through them.
+"""The client: owns the connections, and creates producers, transactions and consumers.
 
     async with AsyncClient("127.0.0.1:9092") as client:
         async with client.transaction("invoicing") as transaction:
             await transaction.send("invoices", b"one book", key=b"alice")
 
-Options carry Kafka's names, with dots or underscores (`**{"security.protocol": "SASL_SSL"}` or `security_protocol=`).
+Options have Kafka's names, with dots or underscores (`**{"security.protocol": "SASL_SSL"}` or `security_protocol=`).
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class AsyncClient(ClusterSession):
         sending: Sending | None = None,
         protocol: TransactionProtocol | None = None,
     ) -> AsyncTransactionalProducer:
-        """The producer of this id, with explicit init, begin, commit and abort; made on the first call."""
+        """The producer of this id, with explicit init, begin, commit and abort. Created by the first call."""
         producer = self._producers.get(transactional_id)
         if producer is None:
             producer = self._producers[transactional_id] = AsyncTransactionalProducer(
@@ -60,7 +60,8 @@ class AsyncClient(ClusterSession):
         return producer
 
     def transaction(self, /, transactional_id: str, **options: Any) -> AsyncTransaction:
-        """The next transaction of this id, as a block. The first one of a client takes the id over from any other."""
+        """The next transaction of this id, as a block. A client's first one takes over the id from any other
+        producer."""
         return AsyncTransaction(self.producer(transactional_id, **options))
 
     def consumer(
@@ -87,7 +88,7 @@ class AsyncClient(ClusterSession):
         return consumer
 
     def step_into(self, /, handle: TransactionHandle, **options: Any) -> AsyncTransactionalProducer:
-        """A producer in the middle of a transaction that another process has begun."""
+        """A producer that continues a transaction begun by another process."""
         self._producers.pop(handle.transactional_id, None)
         producer = self.producer(handle.transactional_id, **options)
         producer.step_into(handle)
@@ -100,6 +101,7 @@ class AsyncClient(ClusterSession):
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         previous: ProducerIdentity | None = None,
     ) -> ProducerIdentity:
-        """InitProducerId and nothing else. Without `previous` it takes the id over; with it, no successor is fenced."""
+        """Only InitProducerId. Without `previous` it takes over the id; with `previous` it does not fence a
+        successor."""
         calls = TransactionCalls(self.cluster, transactional_id)
         return await calls.init(transaction_timeout_ms, previous)

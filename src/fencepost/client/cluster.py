@@ -1,7 +1,7 @@
 """The cluster as a client sees it: bootstrap, cached metadata, leaders, coordinators, and bounded retries.
 
-Owns the connections. Everything above (admin, producer, reader) asks here for the right broker and reports stale
-knowledge back through `forget_topic` and `forget_coordinator`.
+Owns the connections. Admin, producers and readers ask it for the right broker, and report stale metadata with
+`forget_topic` and `forget_coordinator`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ CONCURRENT_BACKOFF_MS = 20
 """Between attempts to begin a transaction while the previous one is still being completed."""
 DEFAULT_PORT = 9092
 
-# A long-polling fetch holds up every later answer of its connection, so fetches have one of their own.
+# A long-polling fetch delays every later answer on its connection, so fetches have a separate one.
 # So do calls that wait for the other members of a group.
 GENERAL, FETCHING, MEMBERSHIP = "general", "fetching", "membership"
 
@@ -70,7 +70,7 @@ def parse_addresses(bootstrap_servers: str | Iterable[str]) -> list[tuple[str, i
 
 
 class Backoff:
-    """Waiting times that double up to a limit, with a fifth of jitter, until a deadline."""
+    """Exponential backoff with 20 % jitter, up to a maximum delay and a deadline."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Backoff:
         self._next_ms = float(BACKOFF_MIN_MS)
 
     async def wait(self) -> bool:
-        """Wait once. Returns False at once if the deadline would pass."""
+        """Waits once. Returns False immediately if the deadline would pass."""
         delay = self._next_ms * random.uniform(0.8, 1.2) / 1000
         if self._loop.time() + delay > self._deadline:
             return False
@@ -104,7 +104,7 @@ class Cluster:
         self.cluster_id = ""
         self.controller_id = -1
         self.features: dict[str, int] = {}
-        """Finalized features, as the newest connection knows them."""
+        """Finalized features, according to the newest connection."""
         self._features_epoch = -1
         self.brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
@@ -113,7 +113,7 @@ class Cluster:
         self._connecting: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._is_closed = False
 
-    # Life
+    # Connecting and closing
 
     async def connect(self) -> None:
         """Connect to a bootstrap address and learn the brokers. Tries each address once, so that it fails fast."""
@@ -129,7 +129,8 @@ class Cluster:
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
 
     def rename(self, client_id: str) -> None:
-        """Use this client id in every request from now on. It shows the broker's operator what the client works on."""
+        """Use this client id in all further requests, so that the operator of the broker sees what the client works
+        on."""
         self._options = dataclasses.replace(self._options, client_id=client_id)
         for connection in self._connections.values():
             connection.rename(client_id)
@@ -169,11 +170,11 @@ class Cluster:
     async def connection_to(self, node_id: int, purpose: str = GENERAL) -> Connection:
         address = self.brokers.get(node_id)
         if address is None:
-            raise BrokerUnreachable(f"broker {node_id}", "the cluster's metadata does not name it")
+            raise BrokerUnreachable(f"broker {node_id}", "it is not in the cluster's metadata")
         return await self._connection_at(address.host, address.port, purpose)
 
     def open_connection_to(self, node_id: int) -> Connection | None:
-        """The connection to a broker if it is open already; None if it has to be made."""
+        """The connection to a broker if there is an open one, otherwise None."""
         address = self.brokers.get(node_id)
         found = None if address is None else self._connections.get((address.host, address.port, GENERAL))
         return found if found is not None and found.is_usable else None
@@ -199,7 +200,8 @@ class Cluster:
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], *, fatal: frozenset[ErrorCode] = frozenset(), timeout_ms: int = -1
     ) -> T:
-        """Repeat what fails retriably until the time is up. Codes in `fatal` answer the caller and are not retried."""
+        """Repeats an attempt that fails with a retriable error until the time is up. Codes in `fatal` are not
+        retried."""
         backoff = Backoff(self.retry_timeout_ms if timeout_ms < 0 else timeout_ms)
         while True:
             try:
@@ -220,7 +222,8 @@ class Cluster:
         return await connection.call(api, request, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def call_controller(self, api: Api[Q, R], request: Q) -> R:
-        """Call the controller, as older clusters need. KRaft brokers name any of themselves and forward the call."""
+        """Calls the controller, as older clusters require. In KRaft mode any broker is returned as the controller and
+        forwards the request."""
         if self.controller_id not in self.brokers:
             return await self.call_any(api, request)
         return await self.call_node(self.controller_id, api, request)
@@ -261,13 +264,13 @@ class Cluster:
         return answer
 
     async def topics(self) -> Mapping[str, TopicMetadata]:
-        """Every topic of the cluster, asked for now."""
+        """Every topic of the cluster, not from the cache."""
         answer = await self.retrying(lambda: self._learn(None))
         known = [self._remember(topic) for topic in answer.topics if topic.error_code == ErrorCode.NONE]
         return {topic.name: topic for topic in known}
 
     async def topic(self, name: str) -> TopicMetadata:
-        """One topic, from the cache while that is fresh. Raises UnknownTopic."""
+        """One topic, from the cache if the entry is fresh. Raises UnknownTopic."""
         return self.cached_topic(name) or await self.refresh_topic(name)
 
     async def refresh_topic(self, name: str) -> TopicMetadata:
@@ -312,7 +315,7 @@ class Cluster:
         self._topics.pop(name, None)
 
     async def leader(self, topic: str, partition: int) -> PartitionMetadata:
-        """The partition with its leader. Raises UnknownPartition, or NoLeader when it has none now."""
+        """The partition with its leader. Raises UnknownPartition, or NoLeader if it currently has none."""
         metadata = await self.topic(topic)
         found = metadata.partitions.get(partition)
         if found is None:
@@ -347,11 +350,11 @@ class Cluster:
 
 
 class ClusterCalls:
-    """Makes its calls through a cluster that it is given."""
+    """Sends its requests through the given cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        """What these calls are made of, for those that no method offers."""
+        """For requests that no method offers."""
 
 
 class ClusterSession(ClusterCalls):

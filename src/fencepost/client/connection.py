@@ -1,7 +1,7 @@
-"""One connection to one broker: frames, correlation ids, pipelining, version negotiation, time-outs.
+"""One connection to one broker: frames, correlation ids, pipelining, version negotiation, timeouts.
 
-Kafka answers a connection's requests in order, so what waits for an answer is a queue. A request that times out ends
-the connection: every later answer would wait behind the missing one. Knows nothing of topics or leaders.
+Kafka answers the requests of a connection in order, so pending requests form a queue. A request that times out closes
+the connection, because every later answer would wait for the missing one. Knows nothing of topics or leaders.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ R = TypeVar("R")
 RESPONSE_MAX_BYTES = 512 * 1024 * 1024
 RECEIVE_BUFFER_BYTES = 64 * 1024
 SESSION_SHARE = 0.85
-"""A session that the broker limits is replaced when this much of it is over."""
+"""A session with a limited lifetime is replaced after this share of it."""
 _TLS_RECORDS = (0x15, 0x16)
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
@@ -67,7 +67,7 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Open, and its session does not end soon: the broker closes connections whose session is over (KIP-368)."""
+        """Open, and its session does not expire soon: the broker closes connections with expired sessions (KIP-368)."""
         return self._protocol.is_open and asyncio.get_running_loop().time() < self._usable_until
 
     def rename(self, client_id: str) -> None:
@@ -93,7 +93,7 @@ class Connection:
         return await self.answer(self.send(api, request), timeout_ms)
 
     def send(self, api: Api[Q, R], request: Q) -> "SentRequest[R]":
-        """Put a request on the wire now. The caller must then wait for the `answer`."""
+        """Sends a request immediately. The caller must then wait for the `answer`."""
         version = self.version_of(api)
         return SentRequest(api, version, self._send(api, request, version))
 
@@ -123,7 +123,8 @@ class Connection:
             raise error from None
 
     async def negotiate(self, timeout_ms: int) -> None:
-        """Ask what the broker speaks. One that does not know our version answers with version 0 and error 35."""
+        """Asks which versions the broker supports. One that does not know our version answers in version 0 with error
+        35."""
         version = API_VERSIONS.version_max
         request = messages.ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         while True:
@@ -133,7 +134,7 @@ class Connection:
                 break
             if version == 0:
                 raise NotAKafkaBroker(self.address, "it refuses every version of ApiVersions")
-            # An old broker lists only what it knows; one that lists nothing is asked with the oldest form.
+            # An old broker lists the versions it knows; if it lists nothing, try the oldest version.
             offered = [key.max_version for key in answer.api_keys if key.api_key == API_VERSIONS.key]
             version = min(offered[0], version - 1) if offered else 0
         if answer.error_code != ErrorCode.NONE:
@@ -146,7 +147,7 @@ class Connection:
         self.features_epoch = answer.finalized_features_epoch
 
     async def authenticate(self, security: Security, timeout_ms: int) -> None:
-        # Imported here because most clients do not log in.
+        # Imported here because most clients do not authenticate.
         from fencepost.client.sasl import authenticate
 
         lifetime_ms = await authenticate(self, security, timeout_ms)
@@ -173,7 +174,7 @@ class Connection:
 async def connect(
     host: str, port: int, client_id: str, timeout_ms: int = CONNECT_TIMEOUT_MS, security: Security = PLAINTEXT
 ) -> Connection:
-    """A connection that is authenticated and has negotiated its versions.
+    """Opens a connection, authenticates and negotiates versions.
 
     Raises BrokerUnreachable, NotTrusted, NotAKafkaBroker or AuthenticationFailed.
     """
@@ -191,7 +192,11 @@ async def connect(
         raise NotTrusted(address, _tls_reason(error)) from None
     except ConnectionError as error:
         handshaking = security.tls is not None and not isinstance(error, ConnectionRefusedError)
-        reason = "it hung up during the TLS handshake; does it speak TLS?" if handshaking else _reason(error)
+        reason = (
+            "it closed the connection during the TLS handshake; does the listener use TLS?"
+            if handshaking
+            else _reason(error)
+        )
         raise BrokerUnreachable(address, reason) from None
     except OSError as error:
         raise BrokerUnreachable(address, _reason(error)) from None
@@ -206,7 +211,7 @@ async def connect(
         if security.mechanism:
             await connection.authenticate(security, timeout_ms)
     except RequestTimedOut:
-        raise NotAKafkaBroker(address, f"it accepts a connection but says nothing for {timeout_ms} ms") from None
+        raise NotAKafkaBroker(address, f"it accepted the connection but sent nothing for {timeout_ms} ms") from None
     except BaseException:
         connection.abort("negotiation failed")
         raise
@@ -226,7 +231,7 @@ def _reason(error: OSError) -> str:
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Cuts the byte stream into frames and gives each to the request that has waited longest."""
+    """Splits the byte stream into frames and passes each to the oldest pending request."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -277,7 +282,7 @@ class _Frames(asyncio.BufferedProtocol):
             (length,) = _LENGTH.unpack_from(self._received, position)
             if not _CORRELATION_ID.size <= length <= RESPONSE_MAX_BYTES:
                 if self._received[position] in _TLS_RECORDS and self._received[position + 1] == 3:
-                    self.fail("it speaks TLS: set security.protocol to SSL or SASL_SSL")
+                    self.fail("its listener uses TLS: set security.protocol to SSL or SASL_SSL")
                     return
                 self.fail(f"it sent a frame of {length} bytes, which is not Kafka's protocol")
                 return
@@ -325,7 +330,7 @@ class _Frames(asyncio.BufferedProtocol):
         for _, future in waiting:
             if not future.done():
                 future.set_exception(BrokerUnreachable(self.address, self._reason))
-                # A caller that was cancelled before it could wait is no error to report.
+                # If the caller was cancelled before it could wait, there is no error to report.
                 future.exception()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Everything the client raises: typed, with the facts as attributes and what to do next in `advice`."""
+"""The errors that the client raises. Each has its facts as attributes, and what to do next in `advice`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from fencepost.wire.errors import RETRIABLE, ErrorCode, error_code
 
 
 class ClientError(Exception):
-    """Base of what the client raises. `str()` is the fact in one line, `advice` what to do about it."""
+    """Base class of the client's errors. `str()` says in one line what happened, `advice` what to do about it."""
 
     advice = ""
 
@@ -16,7 +16,8 @@ class ClientError(Exception):
         return False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default calls the class with the message alone. Errors of writers come from other processes, pickled.
+        # By default, unpickling calls the class with the message alone. Errors of writers arrive pickled from other
+        # processes.
         return _revived, (type(self), self.args, self.__dict__)
 
 
@@ -27,7 +28,7 @@ def _revived(kind: type[ClientError], args: tuple[Any, ...], facts: dict[str, An
 
 
 class InvalidAddress(ClientError):
-    advice = "write addresses as HOST:PORT, several of them with commas between"
+    advice = "write addresses as HOST:PORT, separated by commas"
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text!r} is not an address")
@@ -35,7 +36,7 @@ class InvalidAddress(ClientError):
 
 
 class BrokerUnreachable(ClientError):
-    """No connection could be made, or an open one ended before the answer came."""
+    """No connection could be made, or the connection was lost before the answer arrived."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"cannot reach {address}: {reason}")
@@ -44,7 +45,7 @@ class BrokerUnreachable(ClientError):
 
     @property
     def advice(self) -> str:  # type: ignore[override]
-        return "check that a broker listens there (`fencepost serve` starts one) or name another address"
+        return "check that a broker is running there (`fencepost serve` starts one), or give another address"
 
     @property
     def is_retriable(self) -> bool:
@@ -52,9 +53,9 @@ class BrokerUnreachable(ClientError):
 
 
 class NotAKafkaBroker(ClientError):
-    """Something listens there, but it does not speak Kafka's protocol."""
+    """The server at this address does not speak Kafka's protocol."""
 
-    advice = "check the port, and that security.protocol is that of its listener"
+    advice = "check the port, and that security.protocol matches the listener"
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address} does not answer as a Kafka broker: {reason}")
@@ -63,18 +64,18 @@ class NotAKafkaBroker(ClientError):
 
 
 class NotTrusted(ClientError):
-    """The TLS handshake failed: a certificate was not accepted, or the broker does not speak TLS."""
+    """The TLS handshake failed: a certificate was rejected, or the broker does not use TLS."""
 
-    advice = "check ssl.ca.location, that the certificate names the address, and the port of the listener"
+    advice = "check ssl.ca.location, the port, and that the certificate is valid for this address"
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"no TLS with {address}: {reason}")
+        super().__init__(f"TLS handshake with {address} failed: {reason}")
         self.address = address
         self.reason = reason
 
 
 class RequestTimedOut(ClientError):
-    advice = "look at the broker's log, or allow more time"
+    advice = "check the broker's log, or increase the timeout"
 
     def __init__(self, address: str, api: str, timeout_ms: int) -> None:
         super().__init__(f"{address} did not answer {api} within {timeout_ms} ms")
@@ -88,11 +89,11 @@ class RequestTimedOut(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker speaks no version of the call that this client speaks."""
+    """Broker and client have no version of this request in common."""
 
     def __init__(self, address: str, api: str, ours: tuple[int, int], theirs: tuple[int, int] | None) -> None:
-        offered = "does not offer it" if theirs is None else f"offers versions {theirs[0]} to {theirs[1]}"
-        super().__init__(f"{api} needs a version from {ours[0]} to {ours[1]}; {address} {offered}")
+        offered = "does not support it" if theirs is None else f"supports versions {theirs[0]} to {theirs[1]}"
+        super().__init__(f"{api} needs a version between {ours[0]} and {ours[1]}; {address} {offered}")
         self.address = address
         self.api = api
         self.ours = ours
@@ -101,7 +102,7 @@ class UnsupportedByBroker(ClientError):
 
 
 class BrokerError(ClientError):
-    """The broker refused a call with one of the protocol's errors."""
+    """The broker answered a request with an error of the protocol."""
 
     def __init__(self, code: ErrorCode, subject: str, message: str | None = None) -> None:
         reason = message or _MEANINGS.get(code) or code.name.lower().replace("_", " ")
@@ -120,7 +121,9 @@ class UnknownTopic(ClientError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} does not exist")
         self.topic = topic
-        self.advice = f"create it with `fencepost topics create {topic}`; `fencepost topics list` shows what is there"
+        self.advice = (
+            f"create it with `fencepost topics create {topic}`; `fencepost topics list` lists the existing topics"
+        )
 
 
 class UnknownPartition(ClientError):
@@ -132,10 +135,10 @@ class UnknownPartition(ClientError):
 
 
 class NoLeader(ClientError):
-    advice = "wait for a leader, or look at `fencepost topics describe`"
+    advice = "wait until a leader is elected; `fencepost topics describe` shows the replicas"
 
     def __init__(self, topic: str, partition: int) -> None:
-        super().__init__(f"partition {topic}-{partition} has no leader now")
+        super().__init__(f"partition {topic}-{partition} currently has no leader")
         self.topic = topic
         self.partition = partition
 
@@ -145,10 +148,10 @@ class NoLeader(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """A record was not acknowledged. If the last answer was lost, it may be in the log nevertheless."""
+    """A record was not acknowledged. If the last answer was lost, it may have been written nevertheless."""
 
     def __init__(self, topic: str, partition: int, cause: Exception, *, may_be_written: bool) -> None:
-        fate = "; it may have been written anyway" if may_be_written else ""
+        fate = "; it may have been written nevertheless" if may_be_written else ""
         super().__init__(f"record for {topic}-{partition} was not acknowledged: {cause}{fate}")
         self.topic = topic
         self.partition = partition
@@ -169,7 +172,7 @@ class OffsetOutOfRange(ClientError):
 
 
 class CorruptRecords(ClientError):
-    advice = "the log or the network damaged them; `kafka-dump-log` on the segment shows which batch"
+    advice = "they were damaged on disk or in transit; `kafka-dump-log` on the segment shows the batch"
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(f"records at offset {offset} of {topic}-{partition} are damaged: {reason}")
@@ -183,7 +186,7 @@ class GroupIsActive(ClientError):
     advice = "stop its consumers first"
 
     def __init__(self, group_id: str, state: str) -> None:
-        super().__init__(f"offsets of group {group_id!r} can be reset only while it is empty; it is {state}")
+        super().__init__(f"the offsets of group {group_id!r} can be reset only while it is empty, but it is {state}")
         self.group_id = group_id
         self.state = state
 
@@ -196,20 +199,20 @@ class ClientClosed(ClientError):
 _MEANINGS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "does not exist",
     ErrorCode.GROUP_ID_NOT_FOUND: "does not exist",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "exists already",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "already exists",
     ErrorCode.NON_EMPTY_GROUP: "still has members",
     ErrorCode.MESSAGE_TOO_LARGE: "is larger than the topic's max.message.bytes",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is not in the log",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed without saying why",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed with an unexpected error",
 }
 
 _ADVICE = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`fencepost topics list` shows what is there",
-    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost groups list` shows what is there",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`fencepost topics list` lists the existing topics",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost groups list` lists the existing groups",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or delete it first",
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first",
     ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "look at the broker's log",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "check the broker's log",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
     ErrorCode.NOT_ENOUGH_REPLICAS: "start more brokers, or lower the topic's min.insync.replicas",
 }
@@ -219,7 +222,7 @@ _ADVICE = {
 
 
 class TransactionError(ClientError):
-    """An error in a transaction of one transactional id."""
+    """An error in a transaction of a transactional id."""
 
     def __init__(self, transactional_id: str, identity: ProducerIdentity | None, text: str) -> None:
         who = "" if identity is None else f" (producer id {identity.producer_id}, epoch {identity.producer_epoch})"
@@ -239,42 +242,43 @@ class _Caused(TransactionError):
 
 
 class ProducerFenced(_Caused):
-    """Final: another producer has the transactional id now, or the coordinator has given up on this one."""
+    """Another producer has taken over the transactional id, or the coordinator has fenced this one. It cannot be used
+    again."""
 
     fact = "fenced"
     advice = "another producer uses this transactional id, or the transaction took longer than its timeout"
 
 
 class TransactionMustAbort(_Caused):
-    """The transaction can no longer be committed: abort it, then begin another."""
+    """The transaction can no longer be committed. Abort it and begin another."""
 
     fact = "cannot be committed"
-    advice = "abort it and do its work again"
+    advice = "abort it and repeat its work"
 
 
 class TransactionAborted(_Caused):
-    """The transaction was aborted: nothing it wrote is visible, and its work may be done again."""
+    """The transaction was aborted. Nothing it wrote is visible, and its work can be repeated."""
 
     fact = "aborted"
-    advice = "nothing it wrote is visible; do its work again"
+    advice = "nothing it wrote is visible; repeat its work"
 
 
 class TransactionFailed(_Caused):
-    """The producer cannot go on under this identity. A new `init` takes the transactional id over again."""
+    """The producer cannot continue with this identity. Another `init` takes over the transactional id again."""
 
     fact = "failed"
     advice = "initialize the producer again"
 
 
 class TransactionOutcomeUnknown(_Caused):
-    """A commit was asked for and no answer came in time. It may have happened."""
+    """A commit was not answered in time. The transaction may or may not be committed."""
 
-    fact = "committed or not, no answer came in time"
+    fact = "the outcome is unknown because the commit was not answered in time"
     advice = "call commit again to learn the outcome"
 
 
 class TransactionCallTimedOut(_Caused):
-    """A call to the coordinator was repeated, but never answered in time."""
+    """A call to the coordinator was repeated but not answered in time."""
 
     def __init__(
         self, transactional_id: str, identity: ProducerIdentity | None, call: str, timeout_ms: int, cause: Exception
@@ -286,7 +290,7 @@ class TransactionCallTimedOut(_Caused):
 
 
 class TransactionMisused(TransactionError):
-    """A call that the producer's state does not allow."""
+    """The producer's state does not allow this call."""
 
     def __init__(self, transactional_id: str, call: str, state: str) -> None:
         super().__init__(transactional_id, None, f"{call} is not possible while {state.lower().replace('_', ' ')}")
@@ -294,10 +298,11 @@ class TransactionMisused(TransactionError):
         self.state = state
 
 
-# From an error number in an answer to an exception
+# From an error code in an answer to an exception
 
 NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Kafka calls these retriable, because a new topic becomes known slowly. Here they answer a question about a name."""
+"""Kafka calls these retriable, because brokers learn about a new topic with a delay. Here they mean that the name does
+not exist."""
 
 STALE_LEADER = frozenset(
     {
@@ -311,12 +316,12 @@ STALE_LEADER = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )
-"""What the client knows of a partition's leader is out of date."""
+"""The client's knowledge of the partition's leader is out of date."""
 
 STALE_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
 def check(number: int, subject: str, message: str | None = None) -> None:
-    """Raise BrokerError unless the number stands for success."""
+    """Raises BrokerError unless the error code is NONE."""
     if number != ErrorCode.NONE:
         raise BrokerError(error_code(number), subject, message)

@@ -2,10 +2,10 @@
 
 `VisibleBatches` and `read_fetched` are pure: the bytes of a fetch in, records and the next offset out. They take whole
 batches only, skip control batches, and leave out aborted transactions for `read_committed`. The next offset moves past
-everything that was skipped, which is how a reader gets over markers and aborted records at the end of a log.
+everything skipped, so that a reader gets past control and aborted records at the end of a log.
 
-`PartitionFetcher` is what every consumer needs: positions, fetches to every leader, recovery when leaders move.
-`AsyncPartitionReader` reads the partitions it is given, from any position, up to the end or following it.
+`PartitionFetcher` is the base of every consumer: positions, fetches from every leader, recovery when leaders change.
+`AsyncPartitionReader` reads given partitions from any position, up to the end or beyond.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class VisibleBatches:
         self.next_offset = fetch_offset
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
-        """A batch that is cut off at the end is left for the next fetch."""
+        """A batch that is cut off at the end is left to the next fetch."""
         view, position = self._view, 0
         while len(view) - position >= HEADER_BYTES:
             header = read_header(view, position)
@@ -173,7 +173,7 @@ class PartitionFetcher:
         purpose: str = FETCHING,
         read: Callable[..., Any] = read_fetched,
     ) -> None:
-        """`read` turns the bytes of a fetch into what the caller wants: records by default."""
+        """`read` decodes the bytes of a fetch, by default into records."""
         self._cluster = cluster
         self._read = read
         self._purpose = purpose
@@ -188,14 +188,14 @@ class PartitionFetcher:
         return types.MappingProxyType(self._positions)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset. A partition without a position gets one."""
+        """Continue at this offset. Also for a partition without a position."""
         self._positions[partition] = offset
 
     def drop(self, partition: TopicPartition) -> None:
         self._positions.pop(partition, None)
 
     async def fetch(self, partitions: Iterable[TopicPartition], max_wait_ms: int | None = None) -> list[ConsumedRecord]:
-        """One round: a fetch to each leader, repeated while it only fails. Moves the positions."""
+        """Fetches once from each leader, and again if every fetch fails. Advances the positions."""
         backoff = Backoff(self._cluster.retry_timeout_ms)
         wanted = list(partitions)
         while True:
@@ -220,7 +220,7 @@ class PartitionFetcher:
                 if not error.is_retriable:
                     raise
                 failure = error
-        # With several leaders, data at one must not wait for the long poll of another.
+        # With several leaders, data from one must not wait for the long poll of another.
         if len(by_leader) > 1:
             max_wait_ms = min(max_wait_ms, SEVERAL_LEADERS_MAX_WAIT_MS)
         outcomes = await asyncio.gather(
@@ -271,7 +271,7 @@ class PartitionFetcher:
         return records
 
     async def _explain(self, partition: TopicPartition, error: BrokerError) -> ClientError:
-        """The broker only says that an offset is out of range; a reader needs to know the range."""
+        """The broker only reports that an offset is out of range; adds the range."""
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise await self.out_of_range(partition)
         return error
@@ -313,7 +313,7 @@ class PartitionFetcher:
 class AsyncPartitionReader(ClusterSession):
     """Reads the given partitions of topics.
 
-    `records()` ends when it has caught up with the end the log had at its start, or follows it forever.
+    `records()` ends at the offset that was the end of the log when it started, or follows the log forever.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class AsyncPartitionReader(ClusterSession):
         return [TopicPartition(topic, partition) for partition in metadata.partitions]
 
     async def assign(self, starts: Mapping[TopicPartition, Position]) -> None:
-        """Read these partitions from now on, each from its position. Replaces an earlier assignment."""
+        """Read these partitions, each from its position. Replaces an earlier assignment."""
         asked = {
             partition: start.timestamp_ms if isinstance(start, AtTimestamp) else int(start)
             for partition, start in starts.items()
@@ -366,7 +366,7 @@ class AsyncPartitionReader(ClusterSession):
         )
 
     async def assign_topic(self, topic: str, start: Position = Reset.EARLIEST) -> None:
-        """Read every partition of a topic. An offset that a partition does not have is moved to the nearest it has."""
+        """Read every partition of a topic. An offset outside the log is moved to the nearest one inside."""
         partitions = await self.partitions_of(topic)
         if isinstance(start, AtTimestamp | Reset):
             await self.assign(dict.fromkeys(partitions, start))
@@ -376,7 +376,7 @@ class AsyncPartitionReader(ClusterSession):
         await self.assign({at: max(earliest[at].offset, min(start, latest[at].offset)) for at in partitions})
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
-        """Where the log ends now for this isolation level."""
+        """The current end offsets for this isolation level."""
         listed = await self._list(dict.fromkeys(self.positions, int(Reset.LATEST)))
         return {partition: found.offset for partition, found in listed.items()}
 
@@ -384,12 +384,12 @@ class AsyncPartitionReader(ClusterSession):
         return await list_offsets(self.cluster, timestamps, self._isolation_level) if timestamps else {}
 
     async def poll(self) -> list[ConsumedRecord]:
-        """The next records; empty if none came in time."""
+        """The next records; empty if none arrive in time."""
         assert self._fetcher is not None, "assign partitions first"
         return await self._fetcher.fetch(self._fetcher.positions)
 
     async def batches(self, *, follow: bool = False) -> AsyncIterator[list[ConsumedRecord]]:
-        """Records, in the portions in which they arrive."""
+        """Yields records in lists, as they arrive."""
         assert self._fetcher is not None, "assign partitions first"
         fetcher = self._fetcher
         ends = {} if follow else await self.end_offsets()
@@ -408,7 +408,7 @@ class AsyncPartitionReader(ClusterSession):
                 yield records
 
     async def records(self, *, follow: bool = False) -> AsyncIterator[ConsumedRecord]:
-        """The records up to the end that the log has now, or forever."""
+        """Yields the records up to the current end of the log, or forever."""
         async for portion in self.batches(follow=follow):
             for record in portion:
                 yield record

@@ -1,8 +1,8 @@
-"""A member of a consumer group: partitions come and go, positions are kept, records are polled.
+"""A member of a consumer group: follows its assignment, keeps positions, polls records.
 
-Offsets are committed when the application says so: by `commit`, or by a `transaction` block, which commits them with
-what the block has sent. A block that is aborted puts the positions back, so that its records are polled again: an abort
-alone does not move the positions in a consumer's memory (KAFKA-17582).
+Offsets are committed only on request: by `commit`, or by a `transaction` block, which commits them together with the
+records sent in it. If a block is aborted, the positions are reset, so that its records are polled again: an abort alone
+does not change the positions in a consumer's memory (KAFKA-17582).
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class NoCommittedOffset(ClientError):
 class ConsumerSettings:
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
     auto_offset_reset: Reset | None = Reset.EARLIEST
-    """Where to begin in a partition without a committed offset; None raises NoCommittedOffset."""
+    """Where to start in a partition without a committed offset; None raises NoCommittedOffset."""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """In the order of preference. Rebalances are cooperative if all of them are."""
     group_instance_id: str | None = None
@@ -57,7 +57,7 @@ class ConsumerSettings:
 
 
 class AsyncGroupConsumer:
-    """Made by a client. One task polls; heartbeats go on in the background."""
+    """Created by a client. One task polls; heartbeats are sent in the background."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class AsyncGroupConsumer:
             purpose=f"{FETCHING} {next(_serial)}",
         )
         self._positions: dict[TopicPartition, int] = {}
-        """The next record the application gets; the fetcher may be ahead, by what is buffered."""
+        """The offset of the next record for the application; the fetcher may be ahead of it by the buffered records."""
         self._buffered: dict[TopicPartition, collections.deque[ConsumedRecord]] = {}
         self._must_rewind: dict[TopicPartition, int] = {}
         self._block: AsyncConsumedTransaction | None = None
@@ -143,7 +143,7 @@ class AsyncGroupConsumer:
     async def poll(
         self, timeout_ms: int = POLL_TIMEOUT_MS, records_max: int = POLL_RECORDS_MAX
     ) -> list[ConsumedRecord]:
-        """The next records; empty if none came in time. Only this call joins the group and gives partitions up."""
+        """The next records; empty if none arrive in time. Only this call joins the group and revokes partitions."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
@@ -169,7 +169,8 @@ class AsyncGroupConsumer:
             pass
 
     async def _follow_group(self, deadline: float) -> bool:
-        """Do what the group asks for. False if that takes longer than the poll may: it goes on in the background."""
+        """Joins or rejoins the group if needed. Returns False if that takes longer than the poll: it continues in the
+        background."""
         membership = self._membership
         if membership.failure is not None:
             raise membership.failure
@@ -194,7 +195,8 @@ class AsyncGroupConsumer:
         while membership.must_join:
             owned = self.assignment
             if owned and not (membership.is_cooperative and membership.is_member):
-                # Under the eager protocol, and after the group has removed this member, everything is given up first.
+                # Under the eager protocol, and after the group has removed this member, all partitions are revoked
+                # first.
                 self._give_up(owned)
                 owned = []
             assigned = await membership.join(owned)
@@ -249,7 +251,7 @@ class AsyncGroupConsumer:
                 taken.append(waiting.popleft())
                 self._positions[partition] = taken[-1].offset + 1
             if not waiting:
-                # Markers and aborted records after the last record count as consumed.
+                # Control records and aborted records after the last record count as consumed.
                 self._positions[partition] = self._fetcher.positions[partition]
         if taken and self._block is not None:
             self._block.consumed(self.metadata(), start)
@@ -270,7 +272,7 @@ class AsyncGroupConsumer:
     # Committing
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
-        """Commit positions, or what is given, outside of any transaction."""
+        """Commit the positions, or the given offsets, outside of any transaction."""
         chosen = self._positions if offsets is None else offsets
         wanted = {partition: CommittedOffset.of(offset) for partition, offset in chosen.items()}
         if wanted:
@@ -280,7 +282,7 @@ class AsyncGroupConsumer:
         return await committed_offsets(self._cluster, self.group_id, self.assignment, require_stable=True)
 
     def transaction(self, transactional_id: str) -> "AsyncConsumedTransaction":
-        """A block that consumes, transforms and produces: what is polled in it is committed with what is sent."""
+        """A consume-transform-produce block: commits the offsets of polled records together with the records sent."""
         return AsyncConsumedTransaction(self, self._producer(transactional_id))
 
     def enter_block(self, block: "AsyncConsumedTransaction") -> None:
@@ -288,7 +290,7 @@ class AsyncGroupConsumer:
         self._block = block
 
     def leave_block(self, *, rewind_to: Mapping[TopicPartition, int] | None = None) -> None:
-        """With `rewind_to`, go back to where the block began, and to the committed offsets with the next poll."""
+        """With `rewind_to`, go back to where the block began; the next poll goes back to the committed offsets."""
         self._block = None
         for partition, offset in (rewind_to or {}).items():
             if partition in self._positions:
@@ -296,7 +298,7 @@ class AsyncGroupConsumer:
                 self._must_rewind[partition] = offset
 
     async def _rewind(self) -> None:
-        """Go back to the group's offsets, which are right even if the outcome of a commit is unknown."""
+        """Goes back to the committed offsets, which are right even if the outcome of a commit is unknown."""
         wanted = self._must_rewind
         committed = await committed_offsets(self._cluster, self.group_id, wanted, require_stable=True)
         for partition, offset in wanted.items():
@@ -319,7 +321,8 @@ class AsyncConsumedTransaction(AsyncTransaction):
         return self._member is not None
 
     def consumed(self, member: GroupMetadata, start: Mapping[TopicPartition, int]) -> None:
-        """Remember the member as of the first record: if the group removes it later, it must not commit as another."""
+        """Remembers the member as of the first record: if the group removes it later, it must not commit as another
+        one."""
         if self._member is None:
             self._member, self._start = member, dict(start)
 

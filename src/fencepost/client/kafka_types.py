@@ -1,4 +1,4 @@
-"""The values that the client takes and returns: plain and frozen, under Kafka's names."""
+"""The values that the client takes and returns: frozen dataclasses with Kafka's names."""
 
 import dataclasses
 import datetime
@@ -49,7 +49,7 @@ class Reset(enum.IntEnum):
 
 
 def format_address(host: str, port: int) -> str:
-    """As people write it; an IPv6 address is in brackets."""
+    """HOST:PORT; an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -208,7 +208,7 @@ class TransactionListing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """While a transaction is being ended, `partitions` are those that still lack their marker."""
+    """While a transaction is ending, `partitions` are those that still lack their marker."""
 
     transactional_id: str
     state: str

@@ -1,4 +1,4 @@
-"""How an asynchronous class gets a twin that blocks: an event loop in a thread, and calls that wait for it.
+"""Blocking twins of asynchronous classes: an event loop in a thread, and calls that wait for it.
 
 A twin lists the calls it offers by the helpers at the end, from `blocking` to `Value`. Their signatures and
 documentation are those of the asynchronous class, which is the only place that has them. What a twin owns (its loop,
@@ -48,7 +48,7 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a plain function on the loop, where locks and tasks must be made."""
+        """Calls a plain function on the loop, where locks and tasks must be created."""
 
         async def called() -> R:
             return function(*args, **kwargs)
@@ -77,15 +77,15 @@ class LoopThread:
 
 
 class SendQueue(Generic[T]):
-    """Hands sends to the loop in groups. A record then costs about 20 microseconds of processor time; if each send woke
-    the other thread, it would cost more than 50.
+    """Passes sends to the loop in groups. A record then costs about 20 microseconds of CPU time; waking the other
+    thread for each one would cost more than 50.
 
-    An error of a send is raised by the next call and by the send's future. Only the first send to a topic waits until
-    it is taken, so that a topic that does not exist is reported at once.
+    A failed send raises its error in the next call and in its future. Only the first send to a topic waits until it is
+    accepted, so that a missing topic is reported at once.
     """
 
     def __init__(self, loop: LoopThread, known_topics: set[str], check: Callable[[], object] | None = None) -> None:
-        """`check` raises at once what a send would raise later."""
+        """`check` raises immediately what a send would raise later."""
         self._loop = loop
         self._check = check
         self._known_topics = known_topics
@@ -120,7 +120,7 @@ class SendQueue(Generic[T]):
         return acknowledged
 
     def settle(self) -> None:
-        """Wait until every send is taken. Raises the first error since the last time."""
+        """Waits until every send is accepted. Raises the first error since the last call."""
         if self._is_draining:
             self._loop.run(self._wait())
         failure, self._failure = self._failure, None
@@ -189,7 +189,7 @@ class Twin(Generic[A]):
 
 
 class BlockTwin(Twin[B]):
-    """The twin of an `async with` block. At its end every queued send is waited for; a failed one fails the block."""
+    """The twin of an `async with` block. Its end waits for every queued send; a failed one fails the block."""
 
     def __enter__(self) -> Self:
         self._loop.run(self._inner.__aenter__())
@@ -206,7 +206,7 @@ class BlockTwin(Twin[B]):
 
 
 class OwningTwin(Twin[S]):
-    """A twin with a thread and a loop of its own, from its making to `close`."""
+    """A twin with a thread and a loop of its own, until `close`."""
 
     def __init__(self, make: Callable[[], S]) -> None:
         async def begin() -> S:
@@ -251,7 +251,7 @@ class BufferingTwin(OwningTwin[S]):
             super().close()
 
 
-# The calls of a twin. Each is found on the inner object by its name, so that a subclass may have its own.
+# The calls of a twin. Each is looked up on the inner object by name, so that subclasses can override it.
 
 
 def blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
@@ -267,7 +267,7 @@ def blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Cal
 
 
 def after_sends(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Waits until every queued send is taken, then for the call. Raises the first error of a send."""
+    """Waits until every queued send is accepted, then for the call. Raises the first error of a send."""
     waited_for = blocking(call)
 
     @functools.wraps(call)
@@ -279,7 +279,7 @@ def after_sends(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> 
 
 
 def despite_sends(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Waits until every queued send is taken, then for the call, which is made even if a send failed."""
+    """Waits until every queued send is accepted, then makes the call, even if a send failed."""
     waited_for = blocking(call)
 
     @functools.wraps(call)
@@ -306,7 +306,7 @@ def flattened(
     call: Callable[Concatenate[Any, P], AsyncIterator[T]],
     in_portions: Callable[Concatenate[Any, P], AsyncIterator[Iterable[T]]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """An asynchronous iterator that is there in portions, too. Each portion wakes the loop once."""
+    """An asynchronous iterator that is also available in portions. Each portion wakes the loop once."""
     portions = iterated(in_portions)
 
     @functools.wraps(call)
@@ -340,7 +340,7 @@ class Value(Generic[R]):
         self.__doc__ = function.__doc__
 
     def __get__(self, twin: Twin[Any] | None, owner: type | None = None) -> R:
-        # A class's own attribute is what documentation tools ask for.
+        # Documentation tools read it from the class.
         return cast(R, self) if twin is None else cast(R, getattr(twin._inner, self._name))
 
 
@@ -359,7 +359,7 @@ def on_loop(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any,
 def part(
     make: Callable[Concatenate[Any, P], Inner], twin: Callable[[LoopThread, Inner, set[str]], F]
 ) -> Callable[Concatenate[Any, P], F]:
-    """A call that makes another object, of which the caller gets the twin."""
+    """A call that creates another object; the caller gets its twin."""
     made_on_loop = on_loop(make)
 
     @functools.wraps(make)
@@ -372,8 +372,8 @@ def part(
 def queued(
     send: "Callable[Concatenate[Any, str, P], Coroutine[Any, Any, asyncio.Future[T]]]", weight: int = 1
 ) -> "Callable[Concatenate[Any, str, P], concurrent.futures.Future[T]]":
-    """A send, which waits for room only. Sends are handed over in groups, in order; those that wait for that may weigh
-    WAITING_SENDS_MAX together."""
+    """A send, which waits only for room. Sends are passed on in groups, in order; the total weight of waiting sends is
+    at most WAITING_SENDS_MAX."""
     name = send.__name__
 
     @functools.wraps(send)

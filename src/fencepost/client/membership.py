@@ -1,7 +1,7 @@
 """Membership of a group under the classic protocol: join, sync, heartbeats in the background, leave.
 
-Knows nothing of positions or records. `join` is called by the consumer when it is ready to give up partitions;
-`must_join` says that it should. Calls that wait for other members have a connection of their own.
+Knows nothing of positions or records. The consumer calls `join` when it is ready to revoke partitions; `must_join`
+tells it to. Calls that wait for other members use a separate connection.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _NO_LONGER_A_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_
 
 class UnknownAssignor(ClientError):
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no assignor {name!r}")
+        super().__init__(f"the assignor {name!r} does not exist")
         self.name = name
         self.advice = f"choose from {', '.join(ASSIGNORS)}"
 
@@ -70,7 +70,7 @@ class Membership:
         self.generation_id = -1
         self.must_join = True
         self.failure: ClientError | None = None
-        """An error that joining again would not fix."""
+        """An error that rejoining would not fix."""
         self.woken = asyncio.Event()
         """Set when `must_join` or `failure` is."""
         self._counts_assigned: dict[str, int] = {}
@@ -80,7 +80,7 @@ class Membership:
 
     @property
     def is_cooperative(self) -> bool:
-        """Partitions are kept through a rebalance if every assignor on offer is cooperative."""
+        """Whether every assignor is cooperative, so that partitions are kept during a rebalance."""
         return all(assignor.is_cooperative for assignor in self._assignors)
 
     @property
@@ -91,13 +91,13 @@ class Membership:
         return GroupMetadata(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
 
     def polled(self) -> None:
-        """Note that the application is alive."""
+        """Records that the application is alive."""
         self._last_poll = asyncio.get_running_loop().time()
 
     # Joining
 
     async def join(self, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Join, or join again, and return the assigned partitions. Waits for the other members."""
+        """Joins or rejoins, and returns the assigned partitions. Waits for the other members."""
         await self._stop_heartbeats()
         self.polled()
         backoff = Backoff(self._max_poll_interval_ms)
@@ -164,7 +164,7 @@ class Membership:
             try:
                 counts[topic] = len((await self._cluster.refresh_topic(topic)).partitions)
             except UnknownTopic:
-                # It may be created later; until then there is nothing to assign.
+                # It may be created later; until then it has no partitions to assign.
                 continue
         self._counts_assigned = counts
         self._missing_topics = [topic for topic in self.topics if topic not in counts]
@@ -191,20 +191,20 @@ class Membership:
         return decode_assignment(synced.assignment)
 
     def look_for_new_partitions(self) -> None:
-        """As the group's leader, join again if a topic has other partitions than when they were assigned."""
+        """As the leader of the group, rejoins if the partitions of a topic have changed since the assignment."""
         for topic, count in self._counts_assigned.items():
             known = self._cluster.cached_topic(topic)
             if known is not None and len(known.partitions) != count:
                 self.join_again()
 
-    # Staying
+    # Heartbeats
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._heartbeat_interval_ms / 1000)
             if loop.time() - self._last_poll > self._max_poll_interval_ms / 1000:
-                # An application that does not poll must not keep partitions from the other members.
+                # An application that does not poll must not hold partitions that other members could read.
                 await self.leave(because="the application has not polled in time")
                 self.join_again()
                 return
@@ -229,7 +229,7 @@ class Membership:
                     self.woken.set()
                     return
             except ClientError:
-                # The coordinator is unreachable for now. The session may survive that, as the next heartbeat will show.
+                # The coordinator is unreachable for now. The next heartbeat shows whether the session has survived.
                 continue
             if self._missing_topics and await self._has_appeared(self._missing_topics):
                 self.join_again()
@@ -244,7 +244,7 @@ class Membership:
         return False
 
     def join_again(self) -> None:
-        """Make the consumer join with its next poll."""
+        """Makes the consumer rejoin with its next poll."""
         self.must_join = True
         self.woken.set()
 
@@ -269,7 +269,7 @@ class Membership:
         try:
             await self._cluster.call_coordinator(_GROUP, self.group_id, apis.LEAVE_GROUP, request)
         except ClientError:
-            # The session time-out removes the member later.
+            # The session timeout will remove the member.
             pass
 
     # Bytes
@@ -290,7 +290,7 @@ class Membership:
 
 
 def _decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
-    # A newer version begins with the fields of ours.
+    # Newer versions begin with the fields of ours.
     version = max(0, min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION))
     found, _ = decode_prefix(messages.ConsumerProtocolSubscription, version, data, _VERSION.size)
     owned = [

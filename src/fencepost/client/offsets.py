@@ -1,4 +1,4 @@
-"""The offsets that a cluster knows: of a partition at a point in time, and those that a group has committed."""
+"""Queries and commits of offsets: offsets of partitions by timestamp, and committed offsets of groups."""
 
 import asyncio
 import collections
@@ -30,7 +30,7 @@ _FetchTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopic
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: IsolationLevel
 ) -> dict[TopicPartition, ListedOffset]:
-    """The offset at each timestamp, asked of every leader at once. `Reset` has the special timestamps."""
+    """The offset at each timestamp. Asks all leaders concurrently. `Reset` has the special timestamps."""
     found: dict[TopicPartition, ListedOffset] = {}
 
     async def attempt() -> None:
@@ -134,7 +134,7 @@ def topics_to_commit(
 async def commit_offsets(
     cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
-    """Commit as a member, or without one for a group that has no members now."""
+    """Commits as a member of the group, or, if the group has no members, without one."""
     request = messages.OffsetCommitRequest(
         group_id=group.group_id,
         generation_id_or_member_epoch=group.generation_id,

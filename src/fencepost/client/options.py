@@ -1,4 +1,4 @@
-"""The options of a client, by Kafka's names: with dots or underscores, with or without a leading `kafka.`."""
+"""The options of a client, with Kafka's names: with dots or underscores, with or without a leading `kafka.`."""
 
 import dataclasses
 import difflib
@@ -40,7 +40,7 @@ def _own_fields() -> "dict[str, dataclasses.Field[Any]]":
 
 
 def parse_options(options: Mapping[str, Any]) -> ClientOptions:
-    """Raises InvalidOption for an unknown name, with the one that was probably meant."""
+    """Raises InvalidOption for an unknown name, and suggests a similar one."""
     own = _own_fields()
     values: dict[str, Any] = {}
     secure: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def parse_options(options: Mapping[str, Any]) -> ClientOptions:
             values[own[name].name] = str(value) if name == "client.id" else _number(given, value)
         else:
             near = difflib.get_close_matches(name, [*own, *OPTION_NAMES, *_SYNONYMS], 1)
-            raise InvalidOption(given, "is not known", f"did you mean {near[0]}?" if near else "")
+            raise InvalidOption(given, "is unknown", f"did you mean {near[0]}?" if near else "")
     return ClientOptions(security=security_of(secure), **values)
 
 

@@ -1,8 +1,8 @@
-"""The batches of one partition on their way to its leader: in order, under one identity, with sequence numbers.
+"""The unacknowledged batches of one partition: their order, producer identity and sequence numbers.
 
-A `PartitionQueue` decides which batch may leave next, what a batch repeats when it is sent again, and how sequence
-numbers continue after a loss, so that a retry neither reorders nor duplicates anything. Plain bookkeeping: the sender
-owns the clock and the network.
+A `PartitionQueue` decides which batch may be sent next, with which identity and sequence it is retried, and how
+sequence numbers continue after a loss, so that a retry neither reorders nor duplicates records. The sender owns the
+clock and the network.
 """
 
 import abc
@@ -81,10 +81,10 @@ class Batch(abc.ABC):
         self.is_sealed = False
         """It takes no more records."""
         self.place = _NOT_SENT
-        """Its place in the order of departure; sequence numbers cannot tell, because they wrap around."""
+        """Its position in the sending order. Sequence numbers cannot tell, because they wrap around."""
         self.base_sequence = _NOT_SENT
         self.encoded: bytearray | None = None
-        """Made once, so that a retry repeats identity and sequence exactly."""
+        """Encoded once, so that a retry repeats identity and sequence exactly."""
         self.may_be_written = False
         """An answer was lost: the broker may have the batch."""
 
@@ -106,7 +106,7 @@ class Batch(abc.ABC):
 
 
 class RecordBatch(Batch):
-    """Records of an application, encoded when they leave. Each has its own acknowledgement."""
+    """Records of an application, encoded when the batch is sent. Each has its own acknowledgement."""
 
     __slots__ = ("futures", "records")
 
@@ -200,19 +200,19 @@ def _fail_future(future: Acknowledgement, error: Exception) -> None:
 
 
 class PartitionQueue:
-    """The batches of one partition: those that wait, those in flight, and those that must be sent again."""
+    """The batches of one partition: waiting, in flight, and to be retried."""
 
     def __init__(
         self, partition: TopicPartition, identity: ProducerIdentity, next_sequence: int = 0, in_flight_max: int = 1
     ) -> None:
         self.partition = partition
         self.identity: ProducerIdentity | None = identity
-        """None after a loss: ask for a new one before anything else leaves."""
+        """None after a loss: a new identity is needed before anything else is sent."""
         self.next_sequence = next_sequence
         self.waiting: collections.deque[Batch] = collections.deque()
         self.in_flight: list[Batch] = []
         self.is_held = False
-        """Something must happen before the first batch can leave, and is under way."""
+        """The queue is held until pending work is done."""
         self.retry_at = 0.0
         self._returned: list[Batch] = []
         self._in_flight_max = in_flight_max
@@ -234,7 +234,7 @@ class PartitionQueue:
         self.waiting.append(batch)
 
     def hold(self) -> None:
-        """Let nothing leave until `release`."""
+        """Sends nothing until `release`."""
         self.is_held = True
 
     def release(self) -> None:
@@ -246,7 +246,7 @@ class PartitionQueue:
         self.identity = identity
 
     def due(self, batch_bytes: int, linger_ms: int) -> float:
-        """When the first batch should leave; 0.0 for at once."""
+        """When the first batch should be sent; 0.0 for immediately."""
         head = self.waiting[0]
         if head.is_sealed or len(self.waiting) > 1 or head.size_bytes >= batch_bytes:
             return self.retry_at
@@ -263,7 +263,7 @@ class PartitionQueue:
         return last
 
     def take(self, codec: int, transactional: bool) -> Batch:
-        """The first batch, encoded, on its way."""
+        """Takes the first batch, encoded and marked as in flight."""
         assert self.identity is not None
         batch = self.waiting[0]
         if batch.encoded is None:
@@ -289,7 +289,7 @@ class PartitionQueue:
         self._gather_returned()
 
     def is_consequence(self, code: ErrorCode) -> bool:
-        """Behind a batch that was refused, the next ones are out of order. That is no error of their own."""
+        """After a refused batch, the following ones are out of order. That is not an error of their own."""
         return code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and bool(self._returned)
 
     def send_again(self, batch: Batch) -> None:
@@ -297,7 +297,7 @@ class PartitionQueue:
         self._return([batch])
 
     def split(self, batch: RecordBatch) -> int:
-        """Send two halves instead of a batch that was too large; the bytes by which what is buffered grows."""
+        """Replaces a batch that was too large by two halves. Returns the number of bytes by which the buffer grows."""
         self.in_flight.remove(batch)
         halves = batch.split()
         self._return(halves)
@@ -309,7 +309,7 @@ class PartitionQueue:
         self._gather_returned()
 
     def _gather_returned(self) -> None:
-        """When nothing is in flight any more, what came back goes first, in its old order."""
+        """When nothing is in flight any more, the returned batches are sent first, in their old order."""
         if self._returned and not self.in_flight:
             self._returned.sort(key=lambda batch: batch.place)
             self.waiting.extendleft(reversed(self._returned))
@@ -349,7 +349,7 @@ class PartitionQueue:
 
     def back_off(self, now: float, deadline: float, error: ClientError) -> None:
         if isinstance(error, BrokerError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # The previous transaction is still being completed: a matter of milliseconds.
+            # The previous transaction is being completed, which takes milliseconds.
             self._backoff_ms = CONCURRENT_BACKOFF_MS
         else:
             self._backoff_ms = min(max(self._backoff_ms * 2, BACKOFF_MIN_MS), BACKOFF_MAX_MS)

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: Java's murmur2 for keys, one partition for a while for records without a key."""
+"""Chooses the partition of a record: by the murmur2 hash of its key as in Java's client, or sticky without a key."""
 
 import random
 import struct
@@ -33,7 +33,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """Stays on a partition until a batch's worth of bytes went there, so that batches fill; then takes another."""
+    """Stays on a partition until about one batch was sent to it, so that batches are full; then chooses another."""
 
     def __init__(self, sticky_bytes: int, randomness: random.Random | None = None) -> None:
         self._sticky_bytes = sticky_bytes
@@ -41,7 +41,7 @@ class StickyPartitioner:
         self._current: dict[str, tuple[int, int]] = {}
 
     def partition(self, topic: str, available: Sequence[int], size_bytes: int) -> int:
-        """`available`: the partitions that have a leader now."""
+        """`available`: the partitions that currently have a leader."""
         chosen, so_far = self._current.get(topic, (-1, 0))
         if chosen not in available or so_far >= self._sticky_bytes:
             others = [partition for partition in available if partition != chosen] or available

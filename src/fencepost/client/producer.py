@@ -1,8 +1,8 @@
 """The idempotent producer: every record once and in order, without a transaction around it.
 
 A record's future resolves once the record is acknowledged. A batch that may or may not have been written is sent again
-under the same sequence number, which the broker recognizes. When the time is up its records fail, and the error says
-that they may have been written.
+under the same sequence number, which the broker recognizes. After the delivery timeout its records fail, and the error
+says that they may have been written.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -59,7 +59,7 @@ class AsyncProducer(SendsRecords, ClusterSession):
         self._sender.run()
 
     async def close(self) -> None:
-        """Send what is buffered, then leave."""
+        """Send what is buffered, then close."""
         try:
             if self._sender.is_running:
                 await self._sender.drain()
@@ -85,7 +85,8 @@ class AsyncProducer(SendsRecords, ClusterSession):
 
 
 class _IdempotentRole:
-    """The producer as the send path sees it: an identity, replaced in a partition where its sequence was lost."""
+    """The producer's role in the send path: an identity, which is replaced in a partition where its sequence was
+    lost."""
 
     transactional_id = None
     produce_api: Api[messages.ProduceRequest, messages.ProduceResponse] = apis.PRODUCE
@@ -126,7 +127,7 @@ class _IdempotentRole:
 
     def fate(self, error: BrokerError, *, may_be_written: bool) -> Fate:
         if error.code in _LOST_IDENTITY:
-            # A batch that was certainly not written can be sent under a new identity without a duplicate.
+            # A batch that was certainly not written can be sent with a new identity without a duplicate.
             return Fate.FAIL if may_be_written else Fate.RETRY_AS_NEW_PRODUCER
         return Fate.RETRY if error.is_retriable else Fate.FAIL
 

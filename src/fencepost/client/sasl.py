@@ -1,4 +1,4 @@
-"""Authenticates a fresh connection: SaslHandshake, then as many rounds of SaslAuthenticate as the mechanism takes."""
+"""Authenticates a new connection: SaslHandshake, then as many rounds of SaslAuthenticate as the mechanism needs."""
 
 import base64
 import hmac
@@ -37,19 +37,19 @@ class FreshConnection(Protocol):
 
 
 class AuthenticationFailed(ClientError):
-    """The broker refused the login. Trying again would not help."""
+    """The broker refused the login. Retrying would not help."""
 
     advice = "check the user and the password or token, and the mechanism that the listener offers"
 
     def __init__(self, address: str, mechanism: str, reason: str) -> None:
-        super().__init__(f"{address} refuses to authenticate by {mechanism}: {reason}")
+        super().__init__(f"{address} refused authentication with {mechanism}: {reason}")
         self.address = address
         self.mechanism = mechanism
         self.reason = reason
 
 
 async def authenticate(connection: FreshConnection, security: Security, timeout_ms: int) -> int:
-    """How long the session lasts, in milliseconds; 0 for as long as the connection does."""
+    """Returns the lifetime of the session in milliseconds; 0 if it is unlimited."""
     mechanism = security.mechanism
     handshake = await connection.call(
         apis.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=mechanism), timeout_ms
@@ -118,7 +118,7 @@ async def _bear_token(rounds: _Rounds, security: Security) -> None:
 
 
 class ScramError(Exception):
-    """The server broke the protocol, or is not the one it should be."""
+    """The server violated the protocol, or is not the expected one."""
 
 
 class ScramConversation:
@@ -139,11 +139,11 @@ class ScramConversation:
         try:
             nonce, salt, iterations = fields["r"], base64.b64decode(fields["s"]), int(fields["i"])
         except (KeyError, ValueError):
-            raise ScramError(f"the server's first message makes no sense: {server_first!r}") from None
+            raise ScramError(f"the server's first message is malformed: {server_first!r}") from None
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise ScramError("the server's nonce does not go on from ours")
+            raise ScramError("the server's nonce does not begin with ours")
         if iterations < ITERATIONS_MIN:
-            raise ScramError(f"{iterations} iterations are too few, {ITERATIONS_MIN} is the least")
+            raise ScramError(f"{iterations} iterations are too few; at least {ITERATIONS_MIN} are required")
         without_proof = f"c={base64.b64encode(b'n,,').decode()},r={nonce}"
         signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
         salted = salted_password(self._mechanism, self._password, salt, iterations)
@@ -153,7 +153,7 @@ class ScramConversation:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """Check that the server knows the password's verifier. If not, it is not the server that we meant to reach."""
+        """Check that the server knows the password's verifier. If not, it is not the expected server."""
         fields = _fields(server_final)
         if "e" in fields:
             raise ScramError(f"the server refuses: {fields['e']}")

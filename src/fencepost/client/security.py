@@ -1,7 +1,7 @@
-"""How a client logs in and how it checks the broker: TLS and SASL, from options with Kafka's names.
+"""TLS and SASL settings of a client, from options with Kafka's names.
 
-Options are taken with dots or underscores, with or without a leading `kafka.`, as strings or as values; Java's and
-librdkafka's names are both understood where they differ. Reads key and certificate files; opens no connection.
+Option names may have dots or underscores, with or without a leading `kafka.`; values may be strings. Where the names of
+Java and librdkafka differ, both are accepted. Reads key and certificate files; opens no connection.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def security_of(options: Mapping[str, Any]) -> Security:
         protocol = SecurityProtocol(str(given).upper())
     except ValueError:
         known = ", ".join(protocol.value for protocol in SecurityProtocol)
-        raise InvalidOption("security.protocol", f"{given!r} is not one", f"choose from {known}") from None
+        raise InvalidOption("security.protocol", f"{given!r} is not valid", f"choose from {known}") from None
     security = Security(protocol, tls=_tls_context(options) if protocol.has_tls else None)
     return _with_sasl(security, options) if protocol.has_sasl else security
 
@@ -155,7 +155,7 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> Toke
     )
 
 
-# Where tokens come from. Each source can be pickled, so that writers in other processes can log in, too.
+# Sources of tokens. They can be pickled, so that writers in other processes can log in as well.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class UnsecuredToken:
     subject: str
 
     def __call__(self) -> str:
-        # Whole seconds: a fraction of a millisecond ahead of the broker's clock is "issued in the future".
+        # In whole seconds: a fraction of a millisecond ahead of the broker's clock would be "issued in the future".
         now = int(time.time())
         claims = {"sub": self.subject, "iat": now, "exp": now + UNSECURED_LIFETIME_SECONDS}
         return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
@@ -253,7 +253,7 @@ def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     password = options.get("ssl.key.password")
     try:
         if chain and key:
-            # The ssl module takes files only, so the key is in a temporary one while it is read.
+            # The ssl module reads only files, so the key is written to a temporary one.
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
                 both.write(f"{key}\n{chain}\n")
                 both.flush()
@@ -271,6 +271,6 @@ def _require_pem(name: str, file: str, kind: object) -> None:
     if str(kind or "PEM").upper() != "PEM" or file.lower().endswith((".jks", ".p12", ".pfx")):
         raise InvalidOption(
             name,
-            "only PEM files are read",
+            "only PEM files are supported",
             "convert it: keytool -importkeystore ... -deststoretype PKCS12, then openssl pkcs12 -in ... -out file.pem",
         )

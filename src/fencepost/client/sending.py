@@ -1,8 +1,8 @@
-"""The send path: records and finished batches on their way to the leaders of their partitions.
+"""The send path: sends records and finished batches to the leaders of their partitions.
 
 The `Sender` gathers records into batches, bounds what is buffered, and sends each batch until the broker has
 acknowledged it or its time is up. Every producer sends through it. What differs between an idempotent producer and a
-transaction (who sends, what must happen first, what an error means) is decided by a `ProducerRole`.
+transaction (who sends, what must happen first, what an error means) is the decision of a `ProducerRole`.
 
 Most producers have one batch of a partition in flight, so that batches grow while they wait. A bulk writer of finished
 batches has several (`BULK`). A partition's first batch travels alone even then, because the coordinator may still be
@@ -51,7 +51,7 @@ REQUEST_BYTES_MAX = 1024 * 1024
 REQUESTS_PER_BROKER_MAX = 5
 BATCHES_IN_FLIGHT_MAX = 5
 FINISHED_BATCH_WEIGHT = 250
-"""How many records a finished batch counts for among the sends that a blocking caller may be ahead of the sender."""
+"""The weight of a finished batch, in records, when the sends of a blocking caller are limited."""
 
 _DELIVERED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _MAY_BE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
@@ -68,7 +68,7 @@ class Sending:
     buffer_bytes_max: int = BUFFER_BYTES_MAX
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     in_flight_per_partition: int = 1
-    """At most five, and more than one only in a transaction: a batch that fails stops all those behind it."""
+    """At most five; more than one only in a transaction, where a failed batch stops all those behind it."""
 
     def __post_init__(self) -> None:
         assert 1 <= self.in_flight_per_partition <= BATCHES_IN_FLIGHT_MAX
@@ -87,7 +87,7 @@ class Fate(enum.Enum):
 
 
 class ProducerRole(Protocol):
-    """Who sends. Decides what differs between an idempotent producer and a transaction."""
+    """Decides what differs between an idempotent producer and a transaction."""
 
     @property
     def transactional_id(self) -> str | None: ...
@@ -96,13 +96,13 @@ class ProducerRole(Protocol):
     def produce_api(self) -> Api[messages.ProduceRequest, messages.ProduceResponse]: ...
 
     def starting_point(self, partition: TopicPartition) -> tuple[ProducerIdentity, int]:
-        """The identity and the sequence number with which a partition begins."""
+        """The identity and the first sequence number of a partition."""
 
     def may_write(self, partition: TopicPartition) -> bool:
-        """Whether batches may leave for the partition. If not, `admit` is called first."""
+        """Whether batches may be sent to the partition. If not, `admit` is called first."""
 
     async def admit(self, partitions: Collection[TopicPartition]) -> None:
-        """Agree with a coordinator that these partitions will be written."""
+        """Registers these partitions with the coordinator before they are written."""
 
     async def new_identity(self) -> ProducerIdentity:
         """An identity for a partition whose sequence numbers were lost."""
@@ -110,12 +110,13 @@ class ProducerRole(Protocol):
     def fate(self, error: BrokerError, *, may_be_written: bool) -> Fate: ...
 
     def delivery_failed(self, failure: DeliveryFailed) -> ClientError | None:
-        """Note that a batch was given up. An error that is returned stops everything else."""
+        """Called when a batch is given up. If it returns an error, everything else is stopped."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _BrokerLink:
-    """The requests to one broker. Order holds within a connection only, so another one must wait for their answers."""
+    """The pending requests to one broker. A connection keeps their order; before another is used, they must be
+    answered."""
 
     connection: Connection | None = None
     requests: int = 0
@@ -141,9 +142,9 @@ class Sender:
         self._look: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.has_sent = False
-        """Whether a request has left since `resume`."""
+        """Whether a request was sent since `resume`."""
 
-    # Life
+    # Starting and stopping
 
     @property
     def is_running(self) -> bool:
@@ -158,7 +159,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
 
     def halt(self) -> None:
-        """Leave at once; what is buffered fails."""
+        """Stops immediately; what is buffered fails."""
         self._loop = None
         for handle in (self._look, self._timer):
             if handle is not None:
@@ -172,7 +173,7 @@ class Sender:
         self._progress.set()
 
     async def stop(self, reason: ClientError) -> None:
-        """Fail what has not left with `reason` and wait for the rest. Nothing more is taken until `resume`."""
+        """Fails what was not sent yet with `reason` and waits for the rest. Accepts nothing until `resume`."""
         self._stop_taking(reason, lambda partition, batch: reason)
         await self.drain()
 
@@ -196,11 +197,11 @@ class Sender:
         return {partition: queue.next_sequence for partition, queue in self._queues.items()}
 
     def forget_sequences(self) -> None:
-        """Begin every partition anew, under a new identity. Nothing may be buffered."""
+        """Starts every partition again with a new identity. Nothing may be buffered."""
         assert not self._busy
         self._queues.clear()
 
-    # Taking records
+    # Accepting records
 
     async def add(self, topic: str, record: NewRecord, partition: int | None) -> Acknowledgement:
         """Buffer a record. Waits only for metadata and for room."""
@@ -216,7 +217,7 @@ class Sender:
         batch.add(record, size_bytes, future)
         self._enqueue(queue, batch)
         if len(queue.waiting) > 1 or queue.in_flight:
-            # A full batch waits: let it leave while the caller goes on filling the next.
+            # A full batch is waiting: send it while the caller fills the next one.
             await asyncio.sleep(0)
         return future
 
@@ -293,7 +294,7 @@ class Sender:
             self._send_what_is_due()
 
     def _send_what_is_due(self) -> None:
-        """Start every request that can be sent now, and plan the next look."""
+        """Sends every request that can be sent now, and schedules the next check."""
         self._look = None
         if self._timer is not None:
             self._timer.cancel()
@@ -351,11 +352,12 @@ class Sender:
     def _fill_request(
         self, queues: list[PartitionQueue]
     ) -> tuple[list[tuple[PartitionQueue, Batch]], list[PartitionQueue]]:
-        """One batch of each queue, as far as a request has room; and the queues in the order of their next turns."""
+        """Takes one batch of each queue, as far as the request has room. Returns also the queues in the order of their
+        next turns."""
         taken: list[tuple[PartitionQueue, Batch]] = []
         size_bytes = served = 0
         for queue in queues:
-            if not queue.can_send:  # a batch that could not be encoded has stopped everything
+            if not queue.can_send:  # a batch that could not be encoded has stopped the sender
                 break
             size_bytes += queue.waiting[0].size_bytes
             if taken and size_bytes > REQUEST_BYTES_MAX:
@@ -364,7 +366,7 @@ class Sender:
             try:
                 batch = queue.take(self._sending.compression, self._role.transactional_id is not None)
             except Exception as error:
-                # Records that cannot be encoded: nothing was sent, and sending again would not help.
+                # The records cannot be encoded. Nothing was sent, and retrying would not help.
                 self._fail(queue, queue.waiting[0], error)
             else:
                 taken.append((queue, batch))
@@ -429,10 +431,10 @@ class Sender:
             ],
         )
 
-    # Before a batch can leave
+    # Before a batch can be sent
 
     def _hold(self, queues: Sequence[PartitionQueue], work: Callable[[], Awaitable[None]]) -> None:
-        """Keep the batches of these queues back while `work` makes it possible for them to leave."""
+        """Holds these queues while `work` prepares what their batches need to be sent."""
         for queue in queues:
             queue.hold()
         self._start(self._release_after(queues, work))
@@ -445,7 +447,7 @@ class Sender:
             failure = error
         for queue in queues:
             queue.release()
-            # An abort may have emptied it in the meantime.
+            # An abort may have emptied it meanwhile.
             if failure is not None and queue.waiting:
                 if isinstance(failure, ClientError):
                     self._retry_or_fail(queue, queue.waiting[0], failure)
@@ -475,10 +477,10 @@ class Sender:
         for queue in queues:
             if queue.identity is None:
                 queue.continue_as(await self._role.new_identity())
-        # Whatever else waits is admitted by the same call.
+        # The same call admits all other waiting queues.
         await self._role.admit(list(self._busy))
 
-    # What came of it
+    # Answers
 
     def _answered(self, queue: PartitionQueue, batch: Batch, result: Any) -> None:
         code = error_code(result.error_code)
@@ -507,7 +509,7 @@ class Sender:
         self._retry_or_fail(queue, batch, error)
 
     def _retry_or_fail(self, queue: PartitionQueue, batch: Batch, error: ClientError, fate: Fate | None = None) -> None:
-        """Send the batch once more, unless that cannot help or it is too late."""
+        """Retries the batch, unless that cannot help or its time is up."""
         now = asyncio.get_running_loop().time()
         if fate is None:
             fate = Fate.RETRY if error.is_retriable else Fate.FAIL
@@ -554,7 +556,7 @@ def _failure(partition: TopicPartition, batch: Batch, cause: Exception) -> Deliv
 
 
 class SendsRecords(abc.ABC):
-    """The calls that every class for sending records has."""
+    """The methods of every class that sends records."""
 
     @abc.abstractmethod
     def open_sender(self) -> Sender:
@@ -570,7 +572,7 @@ class SendsRecords(abc.ABC):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Acknowledgement:
-        """Buffer a record, waiting only for metadata and for room. The future is its acknowledgement."""
+        """Buffers a record. Waits only for metadata and for room. The returned future is its acknowledgement."""
         record = (int(time.time() * 1000) if timestamp_ms is None else timestamp_ms, key, value, headers)
         return await self.open_sender().add(topic, record, partition)
 

@@ -1,11 +1,11 @@
-"""The calls of a transaction to coordinators, each repeated until it is decided.
+"""The requests of a transaction to its coordinators, each repeated until there is a definite answer.
 
 The table of verdicts is the whole policy: it sorts errors into retry, abort and fatal as Kafka's Java producer does.
 There is one difference: INVALID_TXN_STATE as the answer to a TV2 commit means that the coordinator has ended the
 transaction itself (it timed out), and such a producer can go on.
 
-Keeps no state of the transaction: the identity is an argument. The calls raise ProducerFenced, TransactionMustAbort,
-TransactionFailed or TransactionCallTimedOut; a caller need not know other errors.
+Has no state of the transaction: the identity is an argument. The calls raise only ProducerFenced, TransactionMustAbort,
+TransactionFailed and TransactionCallTimedOut.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Call(enum.Enum):
 class Verdict(enum.Enum):
     RETRY = enum.auto()
     LOOK_UP = enum.auto()
-    """Find the coordinator anew, then retry."""
+    """Look up the coordinator again, then retry."""
     ABORT = enum.auto()
     REINITIALIZE = enum.auto()
     """Abort; the coordinator no longer knows the producer, so instead of EndTxn ask for a new epoch."""
@@ -106,7 +106,7 @@ _BY_CALL: dict[Call, dict[ErrorCode, Verdict]] = {
     Call.COMMIT_TV2: {_E.INVALID_TXN_STATE: Verdict.ABORT},
     Call.ABORT: {},
     Call.PRODUCE: {
-        # A leader cannot tell a takeover from a transaction that has timed out: the abort will show which it was.
+        # A leader cannot tell a takeover from a transaction that timed out: the abort will show which of them it was.
         _E.INVALID_PRODUCER_EPOCH: Verdict.ABORT,
         _E.INVALID_TXN_STATE: Verdict.ABORT,
         _E.UNKNOWN_PRODUCER_ID: Verdict.ABORT,
@@ -135,7 +135,7 @@ class Reinitialize(TransactionMustAbort):
 def error_for(
     decision: Verdict, transactional_id: str, identity: ProducerIdentity | None, cause: ClientError
 ) -> TransactionError:
-    """What the application gets if a call is neither retried nor answered with success."""
+    """The error for the application if a call fails and is not retried."""
     kinds = {
         Verdict.FENCED: ProducerFenced,
         Verdict.ABORT: TransactionMustAbort,
@@ -156,7 +156,7 @@ class TransactionCalls:
         self.max_block_ms = max_block_ms
 
     async def protocol(self) -> TransactionProtocol:
-        """The newest that the cluster has finalized, as the newest connection knows it."""
+        """The newest protocol that the cluster has finalized, according to the newest connection."""
         connection = await self._cluster.any_connection()
         newest = self._cluster.features.get(TRANSACTION_VERSION, 0) >= TransactionProtocol.TV2
         return TransactionProtocol.TV2 if newest and connection.offers(apis.END_TXN_TV2) else TransactionProtocol.TV1
@@ -200,7 +200,7 @@ class TransactionCalls:
                 for result in topic.results_by_partition
                 if result.partition_error_code != ErrorCode.NONE
             ]
-            # "Not attempted" only says that a neighbour was refused; the neighbour says why.
+            # "Not attempted" only means that another partition was refused, whose error says why.
             refused.sort(key=lambda found: found[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
             for number, partition in refused:
                 check(number, f"partition {partition}")
@@ -255,7 +255,7 @@ class TransactionCalls:
     async def end(
         self, identity: ProducerIdentity, protocol: TransactionProtocol, *, committed: bool
     ) -> ProducerIdentity:
-        """Commit or abort; the identity of the next transaction, which TV2 changes."""
+        """Commits or aborts. Returns the identity for the next transaction, which changes with TV2."""
         request = messages.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=identity.producer_id,
@@ -285,7 +285,7 @@ class TransactionCalls:
         attempt: Callable[[int], Awaitable[T]],
         coordinator: tuple[CoordinatorKind, str] | None = None,
     ) -> T:
-        """Repeat `attempt` until the coordinator has said yes or no, or the time is up."""
+        """Repeats `attempt` until the coordinator accepts or refuses, or the time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.max_block_ms / 1000
         backoff = Backoff(self.max_block_ms)
@@ -294,7 +294,7 @@ class TransactionCalls:
             code = None
             left_ms = max(1, round((deadline - loop.time()) * 1000))
             try:
-                # The call has a time-out of its own; this one ends a coordinator lookup that goes on.
+                # The request has its own timeout; this one ends an endless coordinator lookup.
                 async with asyncio.timeout_at(deadline + _LOOKUP_GRACE_SECONDS):
                     return await attempt(min(left_ms, self._cluster.request_timeout_ms))
             except TimeoutError:

@@ -1,10 +1,10 @@
 """Transactions: records sent under one identity, visible together or not at all.
 
-`TransactionSender` writes inside one transaction at a time; it is the role that the send path plays here. Two classes
-are built on it. `AsyncTransactionalProducer` begins and ends transactions: the states and what may follow what are in
-one table. It outlives many transactions, and `AsyncTransaction` wraps one of them in a block. `AsyncTransactionWriter`
-writes, in another process, in a transaction that it neither begins nor ends: it is made from a `TransactionHandle`, a
-small value that can be pickled. Both protocols are spoken: TV1 and TV2 (KIP-890).
+`TransactionSender` writes inside one transaction at a time; it is the `ProducerRole` of the send path here. Two
+classes are built on it. `AsyncTransactionalProducer` begins and ends transactions: one table has its states and their
+transitions. It outlives many transactions, and `AsyncTransaction` wraps one of them in a block.
+`AsyncTransactionWriter` writes, in another process, in a transaction that it neither begins nor ends: it is made from
+a `TransactionHandle`, a small value that can be pickled. Both protocols are spoken: TV1 and TV2 (KIP-890).
 """
 
 import asyncio
@@ -63,12 +63,12 @@ class TransactionHandle:
     """What another process needs to write in a transaction. The process that began the transaction ends it.
 
     Each partition must have one writer only: two of them would use the same sequence numbers, and the broker would
-    take what comes second for a repetition.
+    take the second batch for a duplicate.
     """
 
     bootstrap_servers: tuple[str, ...]
     options: Mapping[str, Any] = dataclasses.field(repr=False)
-    """Contains the credentials, so it is not shown."""
+    """Contains credentials, so it is not part of the repr."""
     transactional_id: str
     identity: ProducerIdentity
     protocol: TransactionProtocol
@@ -90,9 +90,9 @@ class TransactionHandle:
 
 
 class TransactionSender:
-    """Sends inside one transaction at a time, under an identity that it is given.
+    """Sends inside one transaction at a time, with a given identity.
 
-    Adds partitions to the transaction where the protocol asks for that (TV1). After the first failure nothing more is
+    Adds partitions to the transaction if the protocol requires it (TV1). After the first failure nothing more is
     sent until the next `enter`.
     """
 
@@ -120,7 +120,7 @@ class TransactionSender:
 
     @property
     def has_written(self) -> bool:
-        """The coordinator may know of the transaction, so it has to be ended."""
+        """The coordinator may know the transaction, so it must be ended."""
         return self._is_known or self.records.has_sent
 
     def note_written(self) -> None:
@@ -128,7 +128,7 @@ class TransactionSender:
         self._is_known = True
 
     def become(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
-        """Take an identity. If it differs from the one before, all sequences start at zero."""
+        """Sets the identity. If it differs from the previous one, all sequences start at zero."""
         if identity != self.identity:
             self.records.forget_sequences()
             self._given_sequences.clear()
@@ -146,19 +146,19 @@ class TransactionSender:
         self.records.resume()
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make partitions part of the transaction before anything is written to them. Under TV2 writing does that."""
+        """Adds partitions to the transaction before they are written. Under TV2, writing adds them."""
         if self.protocol is TransactionProtocol.TV2:
             return
         async with self._adding:
             missing = set(partitions) - self._added
             if missing:
-                # If the answer is lost, the coordinator may know of them: that counts as written.
+                # If the answer is lost, the coordinator may have added them: that counts as written.
                 self.note_written()
                 await self._calls.add_partitions(self.identity, missing)
                 self._added |= missing
 
     async def discard(self, cause: Exception) -> None:
-        """Fail what has not been sent and wait for the rest: before an abort."""
+        """Before an abort: fails what was not sent and waits for the rest."""
         await self.records.stop(TransactionAborted(self.transactional_id, self.identity, cause))
 
     async def settle(self) -> None:
@@ -211,7 +211,7 @@ class AsyncTransactionWriter(SendsRecords, ClusterSession):
     def __init__(
         self, handle: TransactionHandle, sending: Sending | None = None, cluster: Cluster | None = None
     ) -> None:
-        """`cluster`: connections that others use as well, and close. By default the writer has its own."""
+        """`cluster`: shared connections, which the writer does not close. By default it has its own."""
         super().__init__(cluster or Cluster(handle.bootstrap_servers, **handle.options))
         self.handle = handle
         self._is_guest = cluster is not None
@@ -226,7 +226,7 @@ class AsyncTransactionWriter(SendsRecords, ClusterSession):
         self._sender.records.run()
 
     async def close(self) -> None:
-        """Leave; what was not flushed may not have been sent."""
+        """Closes the writer. What was not flushed may not have been sent."""
         self._sender.records.halt()
         if not self._is_guest:
             await super().close()
@@ -303,7 +303,8 @@ class Abandoned(ClientError):
 
 
 class AsyncTransactionalProducer(SendsRecords):
-    """Made by a client, which owns the connections. One transaction at a time; not for use by two tasks at once."""
+    """Created by a client, which owns the connections. One transaction at a time; not for concurrent use by several
+    tasks."""
 
     def __init__(
         self,
@@ -315,7 +316,7 @@ class AsyncTransactionalProducer(SendsRecords):
         sending: Sending | None = None,
         protocol: TransactionProtocol | None = None,
     ) -> None:
-        """`protocol` None: the newest that the cluster has finalized. TV1 is understood by every cluster."""
+        """`protocol` None: the newest that the cluster has finalized. Every cluster supports TV1."""
         self._cluster = cluster
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
@@ -340,10 +341,10 @@ class AsyncTransactionalProducer(SendsRecords):
         return self._sender.protocol
 
     def close(self) -> None:
-        """Leave. An open transaction ends by its time-out, or when the next producer of this id starts."""
+        """Closes the producer. An open transaction ends by its timeout, or when the next producer of this id starts."""
         self._sender.records.halt()
 
-    # The life of a producer
+    # Initialization
 
     async def init(
         self, previous: ProducerIdentity | None = None, *, transaction_timeout_ms: int | None = None
@@ -351,7 +352,7 @@ class AsyncTransactionalProducer(SendsRecords):
         """Get an epoch. This fences every other producer of the id and ends its open transaction. With `previous`, the
         identity of an earlier life, it fails with ProducerFenced if another producer has taken over in between.
 
-        `transaction_timeout_ms` replaces the producer's time-out from now on.
+        `transaction_timeout_ms` replaces the producer's timeout from then on.
         """
         if self._state not in (State.UNINITIALIZED, State.READY, State.FAILED):
             raise TransactionMisused(self.transactional_id, "init", self._state.name)
@@ -389,7 +390,8 @@ class AsyncTransactionalProducer(SendsRecords):
         """Begin a transaction. The coordinator learns of it with the first write."""
         if self._state is not State.READY:
             raise TransactionMisused(self.transactional_id, "begin", self._state.name)
-        # Under TV2 every end brings a new epoch. A cluster that was upgraded meanwhile needs one for the change.
+        # Under TV2 every end of a transaction brings a new epoch. After an upgrade of the cluster, the change needs
+        # one.
         has_upgraded = self.protocol is TransactionProtocol.TV1 and (
             await self._newest_protocol() is TransactionProtocol.TV2
         )
@@ -412,7 +414,7 @@ class AsyncTransactionalProducer(SendsRecords):
             await self._sender.settle()
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Announce partitions that others will write to (TV1; under TV2 writing is enough)."""
+        """Announces partitions that other processes will write to (needed under TV1 only)."""
         self._require_open("add")
         with self._judging():
             await self._sender.add(partitions)
@@ -435,7 +437,7 @@ class AsyncTransactionalProducer(SendsRecords):
             await self._calls.commit_offsets(self.identity, self.protocol, wanted, metadata)
 
     async def handle(self) -> TransactionHandle:
-        """What another process needs to write in this transaction. It can be pickled. What was sent is flushed."""
+        """What another process needs to write in this transaction. It can be pickled. Flushes what was sent."""
         await self.flush()
         self._is_handed_out = True
         self._sender.note_written()
@@ -472,7 +474,7 @@ class AsyncTransactionalProducer(SendsRecords):
         self._completed(following)
 
     async def abort(self, cause: Exception | None = None) -> None:
-        """Make sure that nothing becomes visible. After a time-out it may be called again."""
+        """Makes sure that nothing becomes visible. After a timeout it may be called again."""
         if self._state not in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
             raise TransactionMisused(self.transactional_id, "abort", self._state.name)
         failure = self._failure
@@ -480,7 +482,7 @@ class AsyncTransactionalProducer(SendsRecords):
         await self._sender.discard(cause or failure or Abandoned())
         try:
             if isinstance(failure, Reinitialize):
-                # The coordinator has no transaction of this producer, and no place to record its end.
+                # The coordinator knows no transaction of this producer, so there is nothing to end.
                 self._needs_new_epoch = True
                 self._completed(self.identity)
             elif not self._sender.has_written:
@@ -499,14 +501,15 @@ class AsyncTransactionalProducer(SendsRecords):
             self._completed(self.identity)
 
     def _has_nothing_to_abort(self, error: TransactionError) -> bool:
-        """Under TV1, what never reached the coordinator cannot be aborted. A new epoch keeps late calls out anyway."""
+        """Under TV1, a transaction that the coordinator does not know cannot be aborted. A new epoch fences late calls
+        anyway."""
         cause = error.__cause__
         refused = isinstance(cause, BrokerError) and cause.code == ErrorCode.INVALID_TXN_STATE
         return refused and self.protocol is TransactionProtocol.TV1
 
     def _completed(self, following: ProducerIdentity) -> None:
         is_tv1 = self.protocol is TransactionProtocol.TV1
-        # Under TV1 the epoch stays, so the sequences of what others wrote, or of what failed, would be unknown.
+        # Under TV1 the epoch stays, so the sequences of other writers, or of failed batches, would be unknown.
         if is_tv1 and self._sender.has_written and (self._is_handed_out or self._sender.lost_sequences):
             self._needs_new_epoch = True
         self._failure = None
@@ -520,7 +523,7 @@ class AsyncTransactionalProducer(SendsRecords):
         self._state = state
 
     def check_open(self) -> None:
-        """Raise what a send would raise now."""
+        """Raises what a send would raise now."""
         self._require_open("send")
 
     def _require_open(self, call: str) -> None:
@@ -536,7 +539,7 @@ class AsyncTransactionalProducer(SendsRecords):
 
     @contextlib.contextmanager
     def _judging(self) -> Iterator[None]:
-        """Turns what a call raises into the state that follows from it."""
+        """Sets the state that follows from the error of a call."""
         try:
             yield
         except TransactionMustAbort as error:
@@ -553,7 +556,7 @@ class AsyncTransactionalProducer(SendsRecords):
 
 
 def _of_producer(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """The same call of the producer that a transaction belongs to."""
+    """Delegates a call to the producer of the transaction."""
 
     @functools.wraps(call)
     def delegated(self: "AsyncTransaction", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -574,7 +577,7 @@ class AsyncTransaction(SendsRecords):
     async def __aenter__(self) -> Self:
         producer = self._producer
         if producer.state is State.COMMITTING:
-            # The outcome of the previous one is not known: learn it before anything else.
+            # The outcome of the previous transaction is unknown: find it out first.
             await producer.commit()
         elif producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
             await producer.abort()
@@ -599,11 +602,11 @@ class AsyncTransaction(SendsRecords):
         try:
             await producer.abort(error if isinstance(error, Exception) else None)
         except TransactionError as failure:
-            # The application's error comes first; the failed abort is a note on it.
+            # The application's error is raised; the failed abort becomes a note of it.
             error.add_note(f"and the abort failed: {failure}")
 
     async def before_commit(self) -> None:
-        """Add what belongs to the transaction but is known only at its end."""
+        """Hook for subclasses: add what is known only at the end of the transaction."""
 
     @property
     def transactional_id(self) -> str:

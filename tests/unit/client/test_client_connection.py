@@ -62,7 +62,7 @@ def test_the_newest_version_that_both_speak_is_used() -> None:
     async def scenario(host: str, port: int) -> None:
         connection = await connect(host, port, "test")
         assert connection.version_of(apis.METADATA) == 9
-        with pytest.raises(UnsupportedByBroker, match="does not offer it"):
+        with pytest.raises(UnsupportedByBroker, match="does not support it"):
             connection.version_of(apis.FETCH)
         await connection.close()
 
