@@ -41,6 +41,6 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are(profiles: Path)
     (profiles / "staging.properties").write_text("")
     with pytest.raises(CommandFailed, match="no profile 'production'") as failed:
         open_view(None, None, "production")
-    assert failed.value.advice == "known are staging"
+    assert failed.value.advice == "the profiles are: staging"
     with pytest.raises(CommandFailed):
         open_view(None, None, "../production")
