@@ -1,4 +1,6 @@
-"""A Spark session for tests: small, local, with the connector's jars if wanted, and gone without a trace afterwards."""
+"""Spark sessions for tests: small and local, with the connector's jars if wanted. A session of one's own is gone
+without a trace afterwards; one is shared by all files of a pytest process that need nothing special, because a JVM and
+the first query in it cost as much as ten later queries."""
 
 import contextlib
 import importlib.util
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 from tests.peers.build import BUILD, missing, require_java, set_up
+from tests.peers.java import QUICK, SPARK_ARCHIVE, archived
 
 T = TypeVar("T")
 STARTS_MAX = 5
@@ -26,6 +29,9 @@ SETTINGS = {
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.streaming.stopTimeout": "120s",
 }
+
+QUICK_EXECUTORS = {"spark.executor.extraJavaOptions": " ".join((*QUICK, *archived(SPARK_ARCHIVE)))}
+"""For executors in JVMs of their own, which live for seconds as the driver's does (conftest.py)."""
 
 
 def has_source() -> bool:
@@ -45,6 +51,7 @@ def connector_jars() -> list[str]:
 
 @contextlib.contextmanager
 def spark_session(master: str = "local[2]", *, with_connector: bool = False, **settings: str) -> Iterator[Any]:
+    shared.stop()  # PySpark has one session in a process
     require_java()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -74,6 +81,35 @@ def spark_session(master: str = "local[2]", *, with_connector: bool = False, **s
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+class SharedSession:
+    """Started for the first file that asks, and again after one that had a session of its own. Its workers are forked
+    with what they need, as those of `fencepost run`; other sessions have Spark's own daemon."""
+
+    def __init__(self) -> None:
+        self._stack: contextlib.ExitStack | None = None
+        self._session: Any = None
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Any]:
+        if self._stack is None:
+            stack = contextlib.ExitStack()
+            forking = {"spark.python.daemon.module": "fencepost.spark.worker_daemon"}
+            self._session = stack.enter_context(spark_session(with_connector=True, **forking))
+            self._stack = stack
+        session = self._session
+        yield session
+        for query in session.streams.active:
+            query.stop()
+
+    def stop(self) -> None:
+        stack, self._stack, self._session = self._stack, None, None
+        if stack is not None:
+            stack.close()
+
+
+shared = SharedSession()
 
 
 def run_again_if_spark_was_too_slow(run: Callable[[], T], starts_max: int = STARTS_MAX) -> T:

@@ -24,6 +24,7 @@ from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
 from tests.spark.driver_without_spark import Driver, Stage  # noqa: E402
+from tests.support.patience import patient  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -311,7 +312,7 @@ def test_a_planned_batch_of_a_topic_that_is_gone_is_recorded_on_the_output(stage
     first = stage.driver(stage.checkpoint(), **options)
     first.batch(0, [10, 1])
     # A commit for the topic is tried for so long.
-    before = stage.driver(first.checkpoint, client={"retry.timeout.ms": 15_000}, **options)
+    before = stage.driver(first.checkpoint, client={"retry.timeout.ms": round(patient(2_000))}, **options)
     before.batch(1, [12, 1])
     with Admin(stage.broker.bootstrap_servers) as admin:
         admin.delete_topic(stage.topic)

@@ -22,7 +22,7 @@ from pyspark import cloudpickle  # noqa: E402
 
 from fencepost.spark.job_failures import Failure, failure_of  # noqa: E402
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
+from tests.spark.sessions import QUICK_EXECUTORS, spark_session  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Executors do not find this module.
@@ -32,7 +32,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Executors do not 
 def spark() -> Iterator[Any]:
     """Executors in processes of their own, so that they can be killed."""
     once = {"spark__stage__maxConsecutiveAttempts": "1", "spark__task__maxFailures": "1"}
-    with spark_session("local-cluster[2,1,512]", spark__executor__memory="512m", **once) as session:
+    with spark_session("local-cluster[2,1,512]", spark__executor__memory="512m", **once, **QUICK_EXECUTORS) as session:
         yield session
 
 

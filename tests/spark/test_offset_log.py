@@ -15,20 +15,11 @@ from pyspark.errors import StreamingQueryException  # noqa: E402
 
 from fencepost.client import TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once  # noqa: E402
-from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
 FORMAT_VERSION = "spark.sql.streaming.offsetLog.formatVersion"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session(with_connector=True) as session:
-        yield session
-    close_runs()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import datetime
 import decimal
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,15 +24,8 @@ from fencepost.spark.errors import FencepostSparkError  # noqa: E402
 from fencepost.spark.schema_registry import SchemaRegistry  # noqa: E402
 from fencepost.spark.testing import Record  # noqa: E402
 from tests.spark.fake_registry import FakeRegistry  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session() as session:
-        yield session
 
 
 def test_the_shop_invoices_and_ships_every_purchase_with_the_same_random_id(spark: Any) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,11 @@ from fencepost.spark.testing import Record  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import finished, spark_session  # noqa: E402
+from tests.spark.sessions import finished  # noqa: E402
 from tests.spark.sink_scene import read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
 DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session() as session:
-        yield session
 
 
 def shown(file: str) -> dict[str, Any]:

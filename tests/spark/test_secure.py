@@ -19,16 +19,10 @@ from pyspark.errors import StreamingQueryException  # noqa: E402
 from fencepost.client import Admin, NewTopic, Producer  # noqa: E402
 from fencepost.spark import exactly_once  # noqa: E402
 from tests.security.secured import PASSWORD, USER, SecuredFencepost  # noqa: E402
-from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import run_again_if_spark_was_too_slow  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a machine under load
 RECORDS = 40
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

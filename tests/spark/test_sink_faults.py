@@ -27,17 +27,10 @@ from fencepost.spark.errors import InvalidOutput  # noqa: E402
 from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.faults.proxy import Direction, FaultProxy  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
-from tests.spark.sessions import finished, spark_session  # noqa: E402
+from tests.spark.sessions import finished  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session() as session:
-        yield session
-    close_runs()
 
 
 @pytest.fixture(scope="module")

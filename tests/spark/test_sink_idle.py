@@ -32,7 +32,6 @@ from fencepost.wire.errors import ErrorCode  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import spark_session  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
@@ -274,10 +273,12 @@ def test_a_beat_comes_four_times_in_the_shorter_time_and_at_least_every_hour() -
     assert period_seconds(ClusterLimits(60_000, 80_000)) == 15
 
 
-def test_a_query_that_was_quiet_for_too_long_writes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_was_quiet_for_too_long_writes_on(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without heartbeats: the writers of the next batch meet an id that has expired."""
     monkeypatch.setattr("fencepost.spark.sink.keep_alive", lambda *_: None)
-    with FencepostProcess(FORGETFUL) as broker, spark_session() as spark:
+    with FencepostProcess(FORGETFUL) as broker:
         scene = Scene(spark, broker, tmp_path / "checkpoint")
         purchases, invoices = scene.create("purchases"), scene.create("invoices")
         scene.send(purchases, range(20))

@@ -18,21 +18,13 @@ from pyspark.errors import StreamingQueryException  # noqa: E402
 
 from fencepost.client import Admin, NewTopic, TopicPartition  # noqa: E402
 from fencepost.spark import exactly_once, transaction  # noqa: E402
-from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import finished, spark_session  # noqa: E402
+from tests.spark.sessions import finished  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session() as session:
-        yield session
-    close_runs()
 
 
 @pytest.fixture(scope="module", params=[FencepostProcess, ApacheKafka], ids=["fencepost", "apache"])

@@ -20,17 +20,11 @@ from fencepost.spark.query_run import close_runs  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sessions import run_again_if_spark_was_too_slow, spark_session  # noqa: E402
+from tests.spark.sessions import run_again_if_spark_was_too_slow  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a machine under load
 _serial = itertools.count()
 ROWS = 300
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with spark_session(with_connector=True) as session:
-        yield session
 
 
 # Rows

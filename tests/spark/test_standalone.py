@@ -14,6 +14,7 @@ from tests.peers.build import require_java
 from tests.peers.fencepost_process import FencepostProcess
 from tests.spark.chaos.examples import SLOW_SHOP
 from tests.spark.chaos.run import Result, chaos
+from tests.spark.sessions import QUICK_EXECUTORS
 from tests.spark.standalone import standalone_cluster
 
 pytestmark = pytest.mark.timeout(900)
@@ -44,7 +45,7 @@ def result(directory: Path) -> Result:
         return chaos(
             SLOW_SHOP, broker, "TV2", directory / "run", seed=2, kills=["machine"],
             master=cluster.url, environment={"PYSPARK_PYTHON": cluster.python}, machines=cluster.workers,
-            settings={**SPECULATION, **logging},
+            settings={**SPECULATION, **QUICK_EXECUTORS, **logging},
         )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from fencepost.client.kafka_types import CommittedOffset, GroupMember, ResourceT
 from fencepost.client.loop_thread import LoopThread
 from fencepost.client.offsets import committed_offsets
 from fencepost.client.sending import Sending
-from fencepost.client.transaction_calls import TransactionProtocol
+from fencepost.client.transaction_calls import MAX_BLOCK_MS, TransactionProtocol
 from fencepost.client.transactions import AsyncTransactionalProducer, AsyncTransactionWriter, State, TransactionHandle
 from fencepost.spark.errors import NotSupported, OutcomeUnknown
 from fencepost.spark.task_errors import code_of
@@ -91,7 +91,10 @@ class RunProducer:
 
         async def make() -> tuple[Cluster, AsyncTransactionalProducer]:
             cluster = Cluster(bootstrap_servers, **options)
-            producer = AsyncTransactionalProducer(cluster, transactional_id, protocol=protocol)
+            max_block_ms = cluster.retry_timeout_ms if "retry.timeout.ms" in options else MAX_BLOCK_MS
+            producer = AsyncTransactionalProducer(
+                cluster, transactional_id, protocol=protocol, max_block_ms=max_block_ms
+            )
             try:
                 await cluster.retrying(cluster.connect)
             except BaseException:
