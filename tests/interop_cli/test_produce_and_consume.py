@@ -1,7 +1,9 @@
 """Records through the command: in by lines, out by lines or JSON, the same on both brokers."""
 
 import json
+import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,3 +156,21 @@ def test_a_writer_whose_input_never_ends_can_be_interrupted(command: Command, to
     writer.send_signal(signal.SIGINT)
     assert writer.wait(timeout=patient(20)) == 130
     assert writer.communicate()[1] == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_the_output_is_one_line(command: Command, topic: str) -> None:
+    command("produce", topic, standard_input="line\n")
+    for arguments in (["consume", topic], ["topics", "list"], ["version"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [command.script, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=command.environment
+            )
+        assert done.returncode == 1
+        assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["topics", "create"], ["lag"], ["txn", "describe"]])
+def test_a_name_that_is_no_text_is_misuse(command: Command, arguments: list[str]) -> None:
+    error = command.refused(*arguments, os.fsdecode(b"shop\xff"), status=2)
+    assert "is not UTF-8 text" in error

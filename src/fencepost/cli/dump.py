@@ -57,9 +57,9 @@ def dump(
         )  # fmt: skip
     except NotInspectable as error:
         raise CommandFailed(str(error)) from None
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if error.filename is None:
+            raise  # it is the output that failed
         raise CommandFailed(f"cannot read {error.filename}: {error.strerror}") from None
     raise typer.Exit(status)
 

@@ -7,7 +7,7 @@ import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_view
 from fencepost.cli.dump import FOUND
-from fencepost.cli.options import Json
+from fencepost.cli.options import INT64_MAX, Json
 from fencepost.cli.output import CommandFailed, print_json, run_async, say
 
 # Imports inside functions: each command loads only what it needs, so that it starts quickly.
@@ -33,7 +33,7 @@ def explain(
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION] | TRANSACTIONAL-ID]", show_default=False)
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Explain the transaction of this producer id.")
+        int | None, typer.Option(min=0, max=INT64_MAX, metavar="N", help="Explain the transaction of this producer id.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Show the history of the id as a timeline.")] = False,
     is_id: Annotated[

@@ -3,6 +3,7 @@
 `serve` is dispatched before typer is imported, so that a broker listens as soon as possible.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
+OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -29,11 +31,23 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader has closed our output. What Python still buffers must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has closed our output.
+        _drop_output()
         return 0
+    except OSError as error:
+        # Files that are opened name themselves in the error; what is left is the output.
+        if error.filename is not None or error.errno not in OUTPUT_IS_FULL:
+            raise
+        _drop_output()
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _drop_output() -> None:
+    """What Python still buffers must not fail at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_app(arguments: Sequence[str]) -> int:
@@ -63,6 +77,12 @@ def _run_app(arguments: Sequence[str]) -> int:
     except CommandFailed as error:
         report(error.message, error.advice)
         return FAILED
+    except UnicodeEncodeError as error:
+        # Python keeps bytes of an argument that are no text as lone surrogates. A path may have them, a name may not.
+        if not any(error.object in argument for argument in arguments):
+            raise
+        report(f"{error.object!r} is not UTF-8 text", "names and values in Kafka are")
+        return MISUSED
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 # Imports inside functions: each command loads only what it needs, so that it starts quickly.
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+INT16_MAX, INT32_MAX, INT64_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
+"""What fits into the fields of Kafka's requests."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 SetConfig = Annotated[
@@ -38,7 +40,7 @@ def parse_assignments(texts: Iterable[str], option: str) -> dict[str, str]:
 
 def parse_datetime(text: str, option: str) -> int:
     """Milliseconds since 1970, from such a number or an ISO date; a date without a zone is UTC, as in Kafka's tools."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     try:
         parsed = datetime.datetime.fromisoformat(text)
@@ -58,7 +60,7 @@ def parse_position(text: str, option: str = "--from") -> "Position":
         return Reset.EARLIEST if text == "earliest" else Reset.LATEST
     if text.startswith("@"):
         return AtTimestamp(parse_datetime(text[1:], option))
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     raise typer.BadParameter(f"{text!r} is not one of earliest, latest, OFFSET, @TIME", param_hint=option)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli.connection import BootstrapOrProfile, CommandConfig, Profile, open_admin
-from fencepost.cli.options import Json, SetConfig, UnsetConfig, parse_assignments
+from fencepost.cli.options import INT16_MAX, INT32_MAX, Json, SetConfig, UnsetConfig, parse_assignments
 from fencepost.cli.output import print_json, print_table, run_async, say
 
 if TYPE_CHECKING:
@@ -35,10 +35,14 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more."
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of partitions. Default: the broker's num.partitions.")
+        int | None,
+        typer.Option(
+            min=1, max=INT32_MAX, metavar="N", help="Number of partitions. Default: the broker's num.partitions."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Replication factor. Default: the broker's choice.")
+        int | None,
+        typer.Option(min=1, max=INT16_MAX, metavar="N", help="Replication factor. Default: the broker's choice."),
     ] = None,
     config: SetConfig = [],  # noqa: B006
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
@@ -213,7 +217,7 @@ def delete(
 def add_partitions(
     name: Name,
     partitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="New total number of partitions.", show_default=False)
+        int, typer.Option(min=1, max=INT32_MAX, metavar="N", help="New total number of partitions.", show_default=False)
     ],
     bootstrap_server: BootstrapOrProfile = None,
     command_config: CommandConfig = None,

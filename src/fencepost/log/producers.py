@@ -321,14 +321,15 @@ class ProducerStateManager:
         return None
 
     def _check_epoch(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
-        if entry is not None and header.producer_epoch < entry.producer_epoch:
-            raise self._older_epoch(header.producer_id, header.producer_epoch, entry)
+        last_seen = NO_PRODUCER_EPOCH if entry is None else entry.producer_epoch
+        if header.producer_epoch < last_seen:
+            raise self._older_epoch(header.producer_id, header.producer_epoch, last_seen)
 
-    def _older_epoch(self, producer_id: int, producer_epoch: int, entry: ProducerEntry) -> KafkaError:
+    def _older_epoch(self, producer_id: int, producer_epoch: int, last_seen: int) -> KafkaError:
         return KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is older than the last seen "
-            f"epoch {entry.producer_epoch}",
+            f"epoch {last_seen}",
         )
 
     def _check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
@@ -384,7 +385,7 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
-                raise self._older_epoch(producer_id, producer_epoch, entry)
+                raise self._older_epoch(producer_id, producer_epoch, entry.producer_epoch)
             if entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch:
                 return None if entry.transactional_id == transactional_id else VerificationGuard()
         verification = self._verifications.get(producer_id)

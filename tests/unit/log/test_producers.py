@@ -113,6 +113,13 @@ class TestIdempotence:
         assert partition.refusal(batch(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert partition.append(batch(1)) == 1
 
+    def test_a_producer_nobody_knows_has_an_epoch_that_can_be(self):
+        """As in Kafka. Below -1 there is none, and whatever came next would have fenced it."""
+        partition = Partition()
+        for epoch in (-2, -32768):
+            assert partition.refusal(batch(0, epoch=epoch)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert partition.entry is None
+
     def test_a_producer_nobody_knows_may_begin_anywhere(self):
         partition = Partition()
         assert partition.append(batch(77)) == 0
