@@ -41,3 +41,7 @@ class TransactionTooLong(ConnectError):
         self.position = position
         self.records = records
         self.timeout_ms = timeout_ms
+
+
+class SourceRefused(ConnectError):
+    """The source cannot go on from its position without losing or repeating something."""

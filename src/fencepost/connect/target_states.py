@@ -14,6 +14,7 @@ from fencepost.connect.records import compact_json
 _PREFIX = b"target-state-"
 PAUSED, STARTED = "PAUSED", "STARTED"
 RETRY_SECONDS = 1.0
+STOP_SECONDS = 2.0
 
 
 def write_target_state(cluster: ClusterAddress, name: str, state: str) -> None:
@@ -36,16 +37,21 @@ class TargetStates:
         self._cluster = cluster
         self._next = 0
         self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
         self.paused: set[str] = set()
         """Replaced, never changed: other threads read it."""
 
     def start(self) -> None:
         """What is paused is known when this returns."""
         self.read_to_end()
-        threading.Thread(target=self._follow, name="target states", daemon=True).start()
+        self._thread = threading.Thread(target=self._follow, name="target states", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
+        if self._thread is not None:
+            # Cut off from the cluster it may take long, and nobody needs it.
+            self._thread.join(STOP_SECONDS)
 
     def read_to_end(self) -> None:
         _ensure(self._cluster)
