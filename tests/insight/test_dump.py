@@ -120,7 +120,7 @@ def test_broken_files_are_told_and_the_rest_is_read(directory: Path, tmp_path: P
     assert "Traceback" not in done.errors
     assert "the CRC of the batch at position 0 is wrong" in done.errors
     assert "invalid bytes at the end of 00000000000000000000.log" in done.errors
-    assert "which are not whole entries of 34" in done.errors
+    assert "which is not a multiple of the entry size 34" in done.errors
     assert "a producer snapshot of 5 bytes is cut off" in done.errors
     assert "isvalid: false" in done.output
     assert done.output.count("isvalid: true") > 10
@@ -131,7 +131,7 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
     for path, reason in (
         (tmp_path / "absent", "does not exist"),
         (tmp_path, "is no directory of a log"),
-        (tmp_path / "notes.txt", "is no file of a log"),
+        (tmp_path / "notes.txt", "is not a known type of log file"),
     ):
         done = ours(path)
         assert (done.status, done.output) == (1, "")

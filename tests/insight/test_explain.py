@@ -167,7 +167,7 @@ def test_the_fenced_producer_is_explained_by_cause_and_call(incident: Incident) 
     assert (refused["event"], refused["operation"]) == ("CallRefused", "EndTxn"), "the call that was in flight"
     assert (refused["client_id"], refused["producer_epoch"], refused["current_epoch"]) == (FIRST, 0, 2)
     assert f"EndTxn by {FIRST} at 127.0.0.1 (epoch 0) was refused with PRODUCER_FENCED: the id was Empty" in text
-    assert "another producer was initialised with the same transactional id" in text
+    assert "another producer was initialized with the same transactional id" in text
 
 
 def test_the_history_shows_states_epochs_records_and_outcome(incident: Incident) -> None:

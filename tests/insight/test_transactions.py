@@ -93,9 +93,9 @@ def test_a_hanging_transaction_is_found_in_the_whole_cluster_and_ended(
         where = ("--topic", topic, "--partition", "0")
         refused = command.refused("txn", "abort", *where, "--start-offset", "0")
         assert (
-            f"does not hang: its coordinator will end it; to end it now: fencepost txn abort {honest.name}" in refused
+            f"does not hang, its coordinator will end it; to abort it now: fencepost txn abort {honest.name}" in refused
         )
-        assert "those that do: 0, 1" in command.refused("txn", "abort", *where, "--start-offset", "7")
+        assert "open transactions begin at: 0, 1" in command.refused("txn", "abort", *where, "--start-offset", "7")
         (effect,) = command("txn", "abort", *where, "--start-offset", "1", "--json").json["partitions"]
         assert (effect["vanishing_records"], effect["visible_records"]) == (1, 0)
         assert effect["held_by_producer_id"] == honest.producer_id

@@ -32,7 +32,7 @@ def _rows(here: Visit) -> list[str]:
 def test_the_overview_says_what_is_open_held_and_done(here: Visit) -> None:
     here.go("overview")
     here.wait_for_text("[data-tile='oldest']", "billing")
-    here.wait_for_text("[data-tile='Held partitions']", "readers of committed records wait")
+    here.wait_for_text("[data-tile='Held partitions']", "read_committed consumers wait")
     held = here.wait_for_text("section:has(h2:text-is('Held partitions')) tr", "purchases-0")
     assert "billing" in held
     here.wait_for_text("section:has(h2:text-is('Just ended')) tr", "committed")
@@ -354,7 +354,7 @@ def test_what_is_not_there_is_said_plainly(here: Visit) -> None:
     page.evaluate("() => { location.hash = '#/transactions/nobody' }")
     here.wait_for_text(".empty", "no coordinator knows the transactional id 'nobody'")
     page.evaluate("() => { location.hash = '#/nowhere' }")
-    here.wait_for_text(".empty", "There is nothing here")
+    here.wait_for_text(".empty", "Page not found")
     # The browser itself notes the refused question.
     here.problems = [text for text in here.problems if "404" not in text]
 

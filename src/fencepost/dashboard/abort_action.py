@@ -1,4 +1,4 @@
-"""Aborting from the page: first the plan, then, if it is still the same transaction, the deed."""
+"""Aborts a transaction from the page: first shows the plan, then aborts if it is still the same transaction."""
 
 import dataclasses
 import hashlib
@@ -16,19 +16,19 @@ from fencepost.topic_partition import TopicPartition
 
 
 class PlanChanged(Exception):
-    """What would be aborted is not what the plan was made for."""
+    """The transaction is no longer the one that the plan was made for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AbortPlan:
     description: TransactionDescription | None
-    """Of the id that is taken over; None for a transaction that hangs in one partition."""
+    """The id that is taken over; None for a hanging transaction in one partition."""
     opened: list[OpenTransaction]
     effects: list[AbortEffect]
 
     @property
     def confirm(self) -> str:
-        """Names the transaction, not its size: while it grows it is the same one."""
+        """Identifies the transaction, not its size, which may grow."""
         if self.description is not None:
             of = self.description
             identity: list[Any] = [of.transactional_id, of.producer_id, of.producer_epoch, of.start_ms]
@@ -44,13 +44,13 @@ class AbortPlan:
         if self.description is not None:
             of = self.description
             found.append(
-                f"The transaction of {of.transactional_id} is aborted, and its producer ({of.producer_id}, epoch"
-                f" {of.producer_epoch}) is fenced: its next call fails with ProducerFenced."
+                f"The transaction of {of.transactional_id} will be aborted, and its producer ({of.producer_id}, epoch"
+                f" {of.producer_epoch}) fenced: its next call fails with ProducerFenced."
             )
         for each in self.effects:
             found += _sentences(each)
         if not self.effects:
-            found.append("It has no records in any partition: nothing vanishes.")
+            found.append("It has no records in any partition, so nothing is lost.")
         return found
 
     def document(self) -> dict[str, Any]:
@@ -64,18 +64,16 @@ class AbortPlan:
 def _sentences(effect: AbortEffect) -> list[str]:
     found = [
         f"In {effect.partition} {_records(effect.vanishing_records)} of it from offset {effect.start_offset} on"
-        " will never be read by readers of committed records."
+        " will never be visible to read_committed consumers."
     ]
-    moved = f"Readers go from {effect.last_stable_offset} to {effect.next_last_stable_offset}"
+    moved = f"Readers advance from {effect.last_stable_offset} to {effect.next_last_stable_offset}"
     if effect.visible_records:
-        moved += f" and get {_records(effect.visible_records)} of others at once"
+        moved += f" and get {_records(effect.visible_records)} of others immediately"
     if effect.held_by is not None:
-        moved += f"; then producer {effect.held_by} holds them"
+        moved += f"; then producer {effect.held_by} holds them up"
     found.append(moved + ".")
     for pending in effect.vanishing_offsets:
-        found.append(
-            f"The offset {pending.offset} of group {pending.group_id} for {pending.partition} is not committed."
-        )
+        found.append(f"The offset {pending.offset} of group {pending.group_id} for {pending.partition} is discarded.")
     return found
 
 
@@ -89,7 +87,7 @@ async def make_plan(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
     try:
         if transactional_id is not None:
             if not isinstance(transactional_id, str) or not transactional_id:
-                raise BadParameter("transactional_id must be a text")
+                raise BadParameter("transactional_id must be a string")
             check_name(transactional_id, "transactional_id")
             transactional_id = full_name(transactional_id, page.watch.model.rows)
             if await view.describe_transaction_if_known(transactional_id) is None:
@@ -101,7 +99,7 @@ async def make_plan(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
             raise BadParameter("give transactional_id, or topic, partition and start_offset")
         check_name(topic, "topic")
         if not 0 <= partition < 2**31 or not 0 <= start < 2**63:
-            raise BadParameter("partition and start_offset are numbers that a partition and an offset can have")
+            raise BadParameter("partition and start_offset must be valid numbers")
         hanging = [await hanging_at(view, TopicPartition(topic, partition), start)]
         return AbortPlan(None, hanging, await plan_abort(view, hanging))
     except NothingToAbort as error:
@@ -111,7 +109,9 @@ async def make_plan(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
 async def execute(page: Page, asked: Mapping[str, Any]) -> AbortPlan:
     plan, view = await make_plan(page, asked), page.view
     if asked.get("confirm") != plan.confirm:
-        raise PlanChanged("it is not the transaction that the plan was made for: another epoch, or another transaction")
+        raise PlanChanged(
+            "the transaction has changed since the plan was made: it has another epoch, or is another transaction"
+        )
     if plan.description is not None:
         await force_abort(view, plan.description)
     else:

@@ -1,4 +1,4 @@
-"""The page over HTTP: routes, and from exceptions to statuses. Everything else is in the views."""
+"""The page over HTTP: routes, and the mapping of exceptions to status codes. Everything else is in the views."""
 
 import asyncio
 import contextlib
@@ -34,12 +34,14 @@ EXPECTED = (ClientError, BadParameter, NotThere, abort_action.PlanChanged)
 Handler = Callable[[Request], Awaitable[Response]]
 
 ACTIONS_FORBIDDEN = Failure(
-    403, "this page may only look", "start it with `fencepost ui --allow-actions` (or `serve --ui-allow-actions`)"
+    403,
+    "actions are disabled on this page",
+    "start it with `fencepost ui --allow-actions` (or `serve --ui-allow-actions`)",
 )
 
 
 class NameConvertor(Convertor[str]):
-    """The rest of a path, whatever it is: line feeds and slashes are parts of names, too."""
+    """Matches the rest of a path: names may contain line feeds and slashes."""
 
     regex = r"[\s\S]*"
 
@@ -107,7 +109,7 @@ class DashboardApp:
         return self._guarded(answer)
 
     async def _document(self, name: str, given: dict[str, str]) -> dict[str, Any]:
-        """Requests for the same thing at the same time share one answer."""
+        """Concurrent requests for the same document share one answer."""
         key = (name, tuple(sorted(given.items())))
         making = self._making.get(key)
         if making is None:
@@ -130,7 +132,7 @@ class DashboardApp:
         if self._token is None:
             return JSONResponse({"needs_token": False})
         if not isinstance(given, str) or not self._token.matches(given):
-            refused = Failure(401, "the token is wrong", "use the one that was printed when the page was started")
+            refused = Failure(401, "the token is wrong", "use the token that was printed when the page was started")
             return _failed(refused)
         answer = JSONResponse({"needs_token": False})
         answer.set_cookie(self._cookie, self._token.cookie_value, httponly=True, samesite="strict", path="/")
@@ -144,7 +146,7 @@ class DashboardApp:
         except TooManyStreams:
             return _failed(
                 Failure(
-                    503, f"{STREAMS_MAX} streams are open already, and others have fewer", "close some of the pages"
+                    503, f"{STREAMS_MAX} streams are already open, and other clients have fewer", "close some pages"
                 )
             )
 
@@ -161,7 +163,7 @@ class DashboardApp:
         return _answer({"executed": True, "effects": [each.document() for each in plan.effects]})
 
     async def _nothing(self, request: Request) -> Response:
-        raise NotThere(f"there is nothing at {request.url.path}")
+        raise NotThere(f"{request.url.path} does not exist")
 
     async def _index(self, request: Request) -> Response:
         return FileResponse(STATIC / "index.html")
@@ -177,7 +179,7 @@ class DashboardApp:
 
 
 class EventStream(Response):
-    """Server-sent events until the looker leaves or the page ends."""
+    """Server-sent events until the client disconnects or the page stops."""
 
     def __init__(self, subscription: Subscription) -> None:
         super().__init__(media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -191,7 +193,7 @@ class EventStream(Response):
         try:
             done, _ = await asyncio.wait((sending, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
-                # A client that does not read cannot get a message, and is not waited for.
+                # A client that does not read cannot receive a message, so it is not waited for.
                 await asyncio.wait((sending, leaving), timeout=FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (sending, leaving, ended):
@@ -222,7 +224,7 @@ async def _body(request: Request) -> dict[str, Any]:
                     raise BadParameter("the body is too large")
         found = json.loads(bytes(taken) or b"{}")
     except TimeoutError:
-        raise BadParameter("the body did not come in time") from None
+        raise BadParameter("the body did not arrive in time") from None
     except RecursionError:
         raise BadParameter("the body is nested too deeply") from None
     except (ValueError, ClientDisconnect):
@@ -237,7 +239,7 @@ def _answer(document: dict[str, Any]) -> Response:
 
 
 def _client(request: Request) -> str:
-    """Who asks, as far as addresses tell: in IPv6 a machine may have any of a network's."""
+    """Identifies the client by its address; in IPv6 by its network, because a machine may use any address of it."""
     host = request.client.host if request.client else ""
     try:
         address = ipaddress.ip_address(host)

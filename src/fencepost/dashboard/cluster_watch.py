@@ -1,6 +1,7 @@
-"""Keeps the model true: follows __transaction_state, or where that is hidden asks for listings at longer intervals.
+"""Keeps the model up to date: follows __transaction_state, or, if that is hidden, lists transactions at longer
+intervals.
 
-One task for the whole page. It survives whatever the cluster does: trouble is noted, the tail goes on where it was.
+One task for the whole page. It survives failures of the cluster: it reports them and continues where it was.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ UNATTENDED_SECONDS = 2.0
 POLLING_SECONDS = 5.0
 LISTING_SECONDS = 60.0
 ABSENT_SECONDS = 5.0
-"""Between two looks for a __transaction_state that is not there yet."""
+"""Seconds between checks for a __transaction_state that does not exist yet."""
 DESCRIBED_MAX = 100
-"""Ids that are described at a time."""
+"""Maximum number of ids to describe at a time."""
 
 
 def wall_ms() -> int:
@@ -33,14 +34,14 @@ class Watch:
         now_ms: Callable[[], int] = wall_ms,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`say` gets a line when trouble begins, and one when it ends."""
+        """`say` gets a message when a failure begins and when it ends."""
         self.view = view
         self.now_ms = now_ms
         self.model = TransactionModel()
         self.source = "log"
         self.skipped_offsets = 0
         self.as_of_ms = 0
-        """Everything up to here has been seen."""
+        """Everything up to here has been processed."""
         self.trouble: ClientError | None = None
         self.trouble_since_ms: int | None = None
         self._say = say
@@ -56,14 +57,14 @@ class Watch:
         if self.source == "polling":
             return (
                 "this cluster does not show __transaction_state: ids are listed every"
-                f" {POLLING_SECONDS:.0f} s, and rates and latencies cannot be known"
+                f" {POLLING_SECONDS:.0f} s, and rates and latencies are unknown"
             )
         if self.skipped_offsets:
-            return f"{self.skipped_offsets} changes came faster than they could be read; rates are too low"
+            return f"{self.skipped_offsets} changes arrived too fast and were skipped; the rates are too low"
         return None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         while True:
             await self.look()
             if self.source == "polling":
@@ -73,11 +74,11 @@ class Watch:
             await asyncio.sleep(pause)
 
     def looked_at(self, by: int) -> None:
-        """So many more, or less, look at the page."""
+        """Changes the number of viewers of the page."""
         self._lookers += by
 
     async def ready(self) -> None:
-        """The first look has been taken. Raises what keeps the newest one from succeeding."""
+        """Waits for the first update. Raises the error of the latest one if it failed."""
         await self._has_looked.wait()
         if self.trouble is not None:
             raise self.trouble
@@ -115,7 +116,7 @@ class Watch:
         self.as_of_ms = began_ms
 
     async def _meet(self) -> None:
-        """What answers at this address may be another cluster than before."""
+        """Detects that another cluster than before answers at this address."""
         found = (await self.view.describe_cluster()).cluster_id
         if found != self._cluster_id:
             self.model, self._tail = TransactionModel(), StateTail(self.view)
@@ -153,7 +154,7 @@ class Watch:
         await self.fill_in(row for row in self.model.open_rows() if row.start_ms is None)
 
     async def fill_in(self, rows: Iterable[IdRow]) -> None:
-        """Learn of some ids what only a description tells."""
+        """Adds what only DescribeTransactions tells about some ids."""
         wanted = [row.transactional_id for row in rows][:DESCRIBED_MAX]
         for description in await asyncio.gather(*map(self.view.describe_transaction_if_known, wanted)):
             if description is not None:

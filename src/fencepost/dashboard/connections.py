@@ -1,8 +1,8 @@
-"""Connections to the page: idle ones give way, so that nobody keeps others out by doing nothing.
+"""Limits the connections to the page: idle ones are closed first, so that nobody can block others by doing nothing.
 
-A connection is busy from the moment its request is complete up to the end of the answer. Everything else about it is
-idle: nothing sent yet, half a request, a keep-alive pause. Above the limit the oldest idle one of the address that has
-the most is closed for the new one; where none is idle, a busy one of an address that has more than the newcomer's.
+A connection is busy from the end of its request to the end of the answer, and idle otherwise: before a request, during
+a partial request, in a keep-alive pause. Above the limit, the oldest idle connection of the address with the most
+connections is closed for a new one; if none is idle, a busy one of an address that has more than the new one's.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS_MAX = 256
 REQUEST_SECONDS = 10.0
-"""A request has to be complete so long after its first byte, and the first one so long after the connection."""
+"""Time limit for a complete request, from its first byte, or for the first one from the connection."""
 
 
 class GivingWay(H11Protocol):
@@ -61,7 +61,7 @@ class GivingWay(H11Protocol):
             self._end()
 
     def _end(self) -> None:
-        # At once: while it is in the set, the next one would take its place again.
+        # Immediately: while it is in the set, the next connection would choose it again.
         self.connections.discard(self)
         self.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Things that happened, by the second: how many, and how long they took. Pure: every time is an argument."""
+"""Events per second: how many, and how long they took. Pure: every time is an argument."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ class PerSecond:
 
 
 class Durations:
-    """How long things took, by the second in which they ended: exact, because milliseconds repeat."""
+    """Durations by the second in which they ended. Exact: counts how often each duration in milliseconds occurs."""
 
     def __init__(self, kept_seconds: int = KEPT_SECONDS) -> None:
         self._kept_seconds = kept_seconds
@@ -34,13 +34,13 @@ class Durations:
         _drop_old(self._seconds, self._kept_seconds)
 
     def window(self, end_s: int, percent: int) -> list[int | None]:
-        """A percentile for each of the seconds before `end_s`; None where nothing ended."""
+        """A percentile for each of the seconds before `end_s`; None if nothing ended."""
         wanted = range(end_s - self._kept_seconds, end_s)
         return [percentile(self._seconds[second], percent) if second in self._seconds else None for second in wanted]
 
 
 def percentile(counted: Counter[int], percent: int) -> int | None:
-    """By nearest rank; None of nothing."""
+    """By nearest rank; None if there are no values."""
     rank = -(-counted.total() * percent // 100)
     for value in sorted(counted):
         rank -= counted[value]
@@ -50,7 +50,7 @@ def percentile(counted: Counter[int], percent: int) -> int | None:
 
 
 def _drop_old(seconds: "dict[int, int] | dict[int, Counter[int]]", kept_seconds: int) -> None:
-    # Twice as many as are shown, so that this is rarely done.
+    # Keeps twice as many as are shown, so that this rarely runs.
     if len(seconds) > 2 * kept_seconds:
         for second in sorted(seconds)[:-kept_seconds]:
             del seconds[second]

@@ -1,4 +1,4 @@
-"""From what went wrong to a status and two sentences: what it is, and what to do."""
+"""Maps errors to a status code and two texts: what happened, and what to do."""
 
 from typing import Any, NamedTuple
 
@@ -40,20 +40,22 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """Raises again what is a fault of the page."""
+    """Raises errors of the page itself again."""
     if isinstance(error, BadParameter):
-        return Failure(400, str(error), "correct the address")
+        return Failure(400, str(error), "correct the URL")
     if isinstance(error, NotThere | UnknownTopic | UnknownPartition):
         return Failure(404, str(error), getattr(error, "advice", ""))
     if isinstance(error, PlanChanged):
-        return Failure(409, str(error), "look again at what an abort would do now")
+        return Failure(409, str(error), "check again what an abort would do")
     if isinstance(error, BrokerUnreachable | RequestTimedOut | NoLeader):
         return Failure(503, str(error), error.advice)
     if isinstance(error, BrokerError):
         if error.code in _NOT_THERE:
             return Failure(404, str(error), error.advice)
         if error.code in _FORBIDDEN:
-            return Failure(403, str(error), error.advice or "start the page with an account that may see this")
+            return Failure(
+                403, str(error), error.advice or "start the page with an account that is allowed to see this"
+            )
         return Failure(503 if error.is_retriable else 502, str(error), error.advice)
     if isinstance(error, ClientError):
         return Failure(503 if error.is_retriable else 502, str(error), error.advice)

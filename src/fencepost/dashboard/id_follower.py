@@ -1,4 +1,4 @@
-"""All that the cluster tells of one transactional id; a second look reads only what came since the first."""
+"""Everything that the cluster knows about one transactional id. Later updates read only what is new."""
 
 from fencepost.client.errors import BrokerError
 from fencepost.client.kafka_types import TransactionDescription
@@ -10,11 +10,11 @@ from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 FIRST_READ_OFFSETS = 50_000
-"""Of a partition, at the first look."""
+"""Per partition, at the first update."""
 NEXT_READ_OFFSETS = 20_000
 CHANGES_MAX = 200
 SPANS_MAX = 100
-"""Of a partition."""
+"""Per partition."""
 
 
 class IdFollower:
@@ -25,7 +25,7 @@ class IdFollower:
         self.is_hidden = False
         """The cluster does not show __transaction_state."""
         self.is_truncated = False
-        """Something older was not read, or was dropped."""
+        """Older records were not read, or were dropped."""
         self._scans: dict[TopicPartition, PartitionScan] = {}
         self._state_position: int | None = None
         self._producer_ids: set[int] = set()
@@ -37,7 +37,7 @@ class IdFollower:
         there = {topic.name: topic.partitions for topic in await self._view.list_topics()}
         for at in sorted(at for at in touched if at.partition in there.get(at.topic, {})):
             await self._read_partition(at)
-        # What was written meanwhile has its states now: the picture never shows records before their transaction.
+        # The states are read last, so that the picture never shows records without their transaction.
         await self._read_changes()
 
     def written(self) -> list[PartitionTransaction]:
@@ -53,7 +53,7 @@ class IdFollower:
                 if batch.header.is_control:
                     continue
                 for record in batch.records():
-                    # Most records are of other ids: these are not decoded.
+                    # Most records belong to other ids and are not decoded.
                     if record.key is None or self._transactional_id.encode() not in record.key:
                         continue
                     change = read_state_change(record)
@@ -77,7 +77,7 @@ class IdFollower:
         self.is_truncated |= scan.forget_ended(self._producer_ids, SPANS_MAX)
 
     async def _stretch(self, at: TopicPartition, position: int | None) -> tuple[int, int]:
-        """What to read now; begins again if the log does not reach as far as it did."""
+        """The range to read now. Starts again if the log is shorter than before."""
         offsets = (await self._view.offsets([at]))[at]
         end = offsets.high_watermark
         is_new = position is None or position > end

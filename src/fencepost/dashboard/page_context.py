@@ -1,4 +1,4 @@
-"""What all views share: the cluster, the model, the survey, and who is allowed what."""
+"""What all views share: the cluster, the model, the survey, and what is allowed."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -12,28 +12,28 @@ from fencepost.insight.explanation import client_of
 
 NAMES_MAX = 20_000
 NAME_BYTES_MAX = 32_767
-"""Of a string in Kafka's protocol."""
+"""Maximum length of a string in Kafka's protocol."""
 STUCK_AFTER_MS = 10_000
-"""A transaction may hold readers for so long: that is ordinary life."""
+"""How long a transaction may hold up readers without being reported."""
 
 
 class BadParameter(Exception):
-    """A parameter of a request that cannot be; the text says what would do."""
+    """An invalid parameter of a request; the text says what is valid."""
 
 
 class NotThere(Exception):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 def check_name(text: str, what: str) -> None:
-    """A broker closes the connection on a request for an impossible name, and others wait for that connection."""
+    """Raises BadParameter for impossible names: a broker would close the connection, which others use as well."""
     if len(text.encode("utf-8", "replace")) > NAME_BYTES_MAX:
         raise BadParameter(f"{what} is longer than any name can be ({NAME_BYTES_MAX} bytes)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameters:
-    """The query of a request, with the parts of its path."""
+    """The query parameters of a request, with the parameters of its path."""
 
     given: Mapping[str, str]
 
@@ -61,7 +61,7 @@ class Parameters:
     def one_of(self, name: str, choices: Iterable[str], default: str) -> str:
         found, known = self.given.get(name) or default, list(choices)
         if found not in known:
-            raise BadParameter(f"{name}={found} is none of {', '.join(known)}")
+            raise BadParameter(f"{name}={found} is not one of {', '.join(known)}")
         return found
 
     def flag(self, name: str) -> bool:
@@ -78,7 +78,7 @@ class Page:
         now_ms: Callable[[], int] = wall_ms,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`say` gets a line when the cluster stops answering, and one when it answers again."""
+        """`say` gets a message when the cluster stops answering, and when it answers again."""
         self.view = view
         self.are_actions_allowed = are_actions_allowed
         self.stuck_after_ms = stuck_after_ms
@@ -91,14 +91,14 @@ class Page:
         self._names: dict[int, str | None] = {}
 
     async def is_fencepost(self) -> bool:
-        """Whether causes are recorded here; asked once of every cluster."""
+        """Whether the cluster records causes; queried once per cluster."""
         cluster_id = self.view.cluster.cluster_id
         if self._is_fencepost is None or self._is_fencepost[0] != cluster_id:
             self._is_fencepost = (cluster_id, await causes_of(self.view, "") is not None)
         return self._is_fencepost[1]
 
     async def client_of_epoch(self, transactional_id: str, producer_epoch: int) -> str | None:
-        """The client that holds an epoch. The last answer is kept: the overview asks for the same one every second."""
+        """The client that has an epoch. The last answer is cached: the overview asks for the same one every second."""
         key = (transactional_id, producer_epoch)
         if self._client_of_epoch is None or self._client_of_epoch[0] != key:
             causes = await causes_of(self.view, transactional_id)
@@ -106,7 +106,7 @@ class Page:
         return self._client_of_epoch[1]
 
     async def names_of(self, producer_ids: Iterable[int]) -> dict[int, str | None]:
-        """The transactional ids of producers: from the model, else asked for once."""
+        """The transactional ids of producers: from the model, otherwise queried once."""
         wanted = {each for each in producer_ids if each >= 0}
         model = self.watch.model
         unknown = {each for each in wanted if each not in model.producers and each not in self._names}

@@ -1,7 +1,7 @@
-"""A stretch of a partition as pieces: plain, committed, aborted, open; and the markers between them. Pure.
+"""A range of a partition as pieces (plain, committed, aborted, open) and the markers between them. Pure.
 
-What decides a transactional batch: the next marker of its producer, if it was read; else, below the last stable offset,
-the broker's list of aborted transactions; else it is open.
+The fate of a transactional batch follows from the next marker of its producer, if it was read; otherwise, below the
+last stable offset, from the broker's list of aborted transactions; otherwise it is open.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class SeenBatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """Neighbouring batches with one fate, of one producer."""
+    """Consecutive batches of one producer with the same fate."""
 
     first_offset: int
     last_offset: int
@@ -57,7 +57,7 @@ def pieces_of(
     last_stable_offset: int,
     aborted: Iterable[AbortedTransaction],
 ) -> tuple[list[Piece], list[StripMarker]]:
-    """Of the batches that begin before `end`; those behind it only say how transactions ended."""
+    """The pieces of the batches before `end`; later batches only show how transactions ended."""
     kinds = _kinds(batches, last_stable_offset, aborted)
     pieces: list[Piece] = []
     markers: list[StripMarker] = []
@@ -138,7 +138,7 @@ def _append(pieces: list[Piece], header: BatchHeader, kind: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stretch:
-    """The offsets that a strip shows, after the limits; and which end is worth more when there are too many pieces."""
+    """The offsets that a strip shows, within the limits, and which end to keep if there are too many pieces."""
 
     start: int
     end: int
@@ -149,7 +149,7 @@ class Stretch:
 def stretch(start: int | None, end: int | None, log_start_offset: int, high_watermark: int) -> Stretch:
     upper = high_watermark if end is None else min(max(end, log_start_offset), high_watermark)
     if start is None:
-        # Without a beginning the newest is what is wanted.
+        # Without a start, the newest offsets are shown.
         return Stretch(max(upper - DEFAULT_OFFSETS, log_start_offset), upper, True, False)
     lower = min(max(start, log_start_offset), upper)
     if upper - lower > OFFSETS_MAX:

@@ -1,7 +1,7 @@
-"""Every partition of the cluster with its offsets, asked for at most every two seconds however many look.
+"""The offsets of every partition of the cluster, queried at most every two seconds for all viewers.
 
-Who holds a partition is asked of its leader only when the last stable offset has stood still: a leader lists all the
-producers of a partition, of which there may be thousands.
+The leader is asked who holds up a partition only if the last stable offset has not moved, because the answer lists all
+producers of the partition, possibly thousands.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ INTERVAL_MAX_SECONDS = 20.0
 TOPICS_SECONDS = 10.0
 LOG_STARTS_SECONDS = 60.0
 SHARE_MAX = 0.05
-"""Of the time may be spent on surveys: a large cluster is surveyed less often."""
+"""Maximum share of time spent on surveys: a large cluster is surveyed less often."""
 HOLDERS_PER_SURVEY_MAX = 10
 HELD_SHOWN_MAX = 50
 
@@ -49,7 +49,7 @@ class HeldSince:
     last_stable_offset: int
     since_ms: int
     surveys: int
-    """How many have found it so."""
+    """The number of surveys that found it unchanged."""
 
 
 class Survey:
@@ -73,7 +73,7 @@ class Survey:
         return self._topics
 
     async def refresh(self) -> None:
-        """A survey, unless the last one is fresh."""
+        """Makes a survey unless the last one is recent."""
         async with self._lock:
             began = time.monotonic()
             if began < self._due:
@@ -100,7 +100,7 @@ class Survey:
             earliest = await self._view.list_offsets(dict.fromkeys(leaders, int(Reset.EARLIEST)))
             self._log_starts = {at: listed.offset for at, listed in earliest.items()}
             self._log_starts_due = time.monotonic() + LOG_STARTS_SECONDS
-        # The stable offset first: until the watermark is asked for it can only grow.
+        # The stable offset is queried first: it can only grow until the high watermark is queried.
         latest_of = dict.fromkeys(leaders, int(Reset.LATEST))
         stable = await self._view.list_offsets(latest_of, IsolationLevel.READ_COMMITTED)
         latest = await self._view.list_offsets(latest_of)
@@ -150,26 +150,26 @@ class Survey:
             )
 
     def held(self, model: TransactionModel, after_ms: int) -> dict[TopicPartition, dict[str, Any]]:
-        """Partitions that are held for longer than is ordinary, the longest first.
+        """The partitions that are held up for unusually long, the longest first.
 
-        Under load nearly every partition is held for a moment: that is no news.
+        Under load nearly every partition is held up briefly, which is not reported.
         """
         now_ms = self._now_ms()
         rows: list[tuple[TopicPartition, dict[str, Any]]] = []
         for at, since in self._held.items():
             if since.surveys < 2:
-                continue  # another transaction may hold it at the next look: then nothing stands still
+                continue  # another transaction may hold it up next time; then the offset moves
             surveyed = self.partitions[at]
             holder = self._holders.get((at, since.last_stable_offset))
             row = model.holder_of(at) if holder is None else model.row_of_producer(holder.producer_id)
             if row is not None and (row.start_ms is None or row.start_ms > since.since_ms):
-                row = None  # it has gone on since: this is not the transaction that the survey met
+                row = None  # it has changed since: this is not the transaction that the survey found
             start_ms = since.since_ms
             if row is not None and row.start_ms is not None:
                 start_ms = row.start_ms
             elif holder is not None and holder.start_ms is not None:
                 start_ms = min(holder.start_ms, start_ms)
-            # By the time of the survey: it may have ended since.
+            # As of the survey: it may have ended since.
             if self.at_ms - start_ms < after_ms:
                 continue
             document = {
@@ -187,7 +187,7 @@ class Survey:
         return dict(rows)
 
     def open_count(self, at: TopicPartition, model: TransactionModel) -> int:
-        """Open transactions there; one that no coordinator knows of is counted once it has been found."""
+        """The number of open transactions; those unknown to their coordinators are counted once they are found."""
         count = len(model.open_in.get(at, ()))
         since = self._held.get(at)
         if since is None:

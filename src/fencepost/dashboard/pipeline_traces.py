@@ -1,7 +1,7 @@
-"""Spark pipelines, recognised by what they leave behind in any cluster. Pure.
+"""Recognizes Spark pipelines by their traces in any cluster. Pure.
 
-A pipeline's name is its transactional id and its group; every offset that it commits carries a marker with the batch;
-its client id says `spark/application/pipeline/batch`, which Fencepost records in its journal of causes.
+The name of a pipeline is its transactional id and its group; every offset it commits has a marker with the batch in its
+metadata; its client id is `spark/application/pipeline/batch`, which Fencepost records in its journal of causes.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ def spark_client(client_id: str | None) -> SparkClient | None:
 
 
 def marked_batch(metadata: Iterable[str]) -> int | None:
-    """The batch in the newest marker of a group's offsets; None if there is none: no pipeline wrote them."""
+    """The batch in the newest marker of a group's offsets; None if no pipeline wrote them."""
     found: list[tuple[int, int]] = []
     for text in metadata:
         try:
@@ -42,7 +42,7 @@ def marked_batch(metadata: Iterable[str]) -> int | None:
 
 
 def clients_by_epoch(causes: Iterable[Cause]) -> dict[tuple[str, int], SparkClient]:
-    """Transactional id and epoch, with the pipeline's client that was given that epoch."""
+    """The client of a pipeline by transactional id and epoch."""
     found = {}
     for cause in causes:
         client = spark_client(cause.fields.get("client_id"))
@@ -53,7 +53,7 @@ def clients_by_epoch(causes: Iterable[Cause]) -> dict[tuple[str, int], SparkClie
 
 
 def candidates(transactional_ids: Iterable[str], group_ids: Iterable[str], causes: Iterable[Cause]) -> list[str]:
-    """Names that may be pipelines: an id that is a group as well, or one whose client called itself a pipeline."""
+    """Names of possible pipelines: ids that are also groups, and ids whose client id is that of a pipeline."""
     ids, groups = set(transactional_ids), set(group_ids)
     said = {
         cause.transactional_id for cause in causes if spark_client(cause.fields.get("client_id")) is not None
@@ -64,8 +64,8 @@ def candidates(transactional_ids: Iterable[str], group_ids: Iterable[str], cause
 def batches(
     endings: Sequence[Ending], last_batch: int | None, clients: dict[tuple[str, int], SparkClient]
 ) -> list[dict[str, Any]]:
-    """The last transactions of a pipeline, newest first. Each commit is a batch, and the last one is the marked one;
-    an abort was a try of the batch that came next. Where the journal names the batch, that counts."""
+    """The last transactions of a pipeline, newest first. Each commit is a batch, the last one that of the marker; an
+    abort was an attempt at the next batch. If the journal names the batch, that is used."""
     found = []
     batch = last_batch
     for ending in reversed(endings):
@@ -87,12 +87,12 @@ def batches(
 
 
 def took_ms(ending: Ending) -> int | None:
-    """From the transaction's first write to its markers; None where its beginning was not seen."""
+    """From the transaction's first write to its markers; None if its beginning is unknown."""
     return ending.completed_ms - ending.start_ms if ending.start_ms is not None and ending.start_ms > 0 else None
 
 
 def _named(ending: Ending, clients: dict[tuple[str, int], SparkClient]) -> int | None:
-    # A transaction ends under its own epoch, or under one that was raised when it was decided.
+    # A transaction ends with its own epoch, or with the next one if it was raised at the decision.
     for epoch in (ending.producer_epoch, ending.producer_epoch - 1):
         client = clients.get((ending.transactional_id, epoch))
         if client is not None:
@@ -101,6 +101,6 @@ def _named(ending: Ending, clients: dict[tuple[str, int], SparkClient]) -> int |
 
 
 def latest_client(clients: dict[tuple[str, int], SparkClient], transactional_id: str) -> SparkClient | None:
-    """The one that came last: the journal is in the order of time."""
+    """The latest client: the journal is ordered by time."""
     found = [client for (name, _), client in clients.items() if name == transactional_id]
     return found[-1] if found else None

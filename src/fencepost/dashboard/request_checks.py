@@ -1,6 +1,7 @@
-"""Who may ask: the Host header, the token, the header that no cross-site form can send; and headers of every answer.
+"""Checks requests by their Host header, the token, and a header that cross-site forms cannot send; adds headers to
+answers.
 
-An ASGI layer around the app, so that nothing gets past it.
+An ASGI middleware around the app, so that every request is checked.
 """
 
 import hashlib
@@ -45,9 +46,9 @@ def host_of(header: str) -> str:
 
 
 class AllowedHosts:
-    """A page at an attacker's name that resolves to us must not be served: its scripts could read everything here.
+    """Requests under an attacker's host name that resolves to us must be refused: its scripts could read everything.
 
-    An address in place of a name is always its own origin, so on a listener for all interfaces any address will do.
+    An IP address is its own origin, so a listener on all interfaces accepts any address.
     """
 
     def __init__(self, listening_host: str, more: Iterable[str] = ()) -> None:
@@ -71,11 +72,11 @@ class AllowedHosts:
 
 
 class Token:
-    """What the page asks for when it can be reached from elsewhere."""
+    """The token that is required if the page is reachable from other hosts."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
-        # The browser keeps this and not the token, so that a look at its cookies does not give the token away.
+        # The browser stores a hash, so that its cookies do not reveal the token.
         self.cookie_value = hmac.new(self._secret, b"fencepost page", hashlib.sha256).hexdigest()
 
     def matches(self, given: str) -> bool:
@@ -86,7 +87,7 @@ class Token:
 
 
 def cookie_name(port: int) -> str:
-    """Cookies are shared by all ports of a host: two pages on one host have two names."""
+    """All ports of a host share cookies, so pages on one host need different names."""
     return f"fencepost_{port}"
 
 
@@ -124,15 +125,15 @@ class Guard:
         if not self._hosts.allows(headers.get("host", "")):
             return (
                 421,
-                f"this page does not answer to the name {headers.get('host', '')!r}",
+                f"this page does not accept the host name {headers.get('host', '')!r}",
                 "use the address it was started with, or start it with --allow-host NAME",
             )
         if not path.startswith("/api/"):
             return None
         if method not in ("GET", "HEAD") and headers.get(ACTING_HEADER) != "1":
-            return 403, "a call that changes something needs the header X-Fencepost: 1", "send it"
+            return 403, "requests that change something need the header X-Fencepost: 1", "add the header"
         if not is_trusted and path != SESSION_PATH:
-            return 401, "the token is missing or wrong", "open the address that was printed when the page was started"
+            return 401, "the token is missing or wrong", "open the URL that was printed when the page was started"
         return None
 
     def _is_trusted(self, headers: Headers) -> bool:

@@ -1,4 +1,4 @@
-"""Serves a page on a socket until a signal, or until the process that started it is gone."""
+"""Serves a page on a socket until a signal, or until the process that started it ends."""
 
 import asyncio
 import os
@@ -16,19 +16,19 @@ from fencepost.dashboard.page_context import Page
 from fencepost.dashboard.request_checks import ANY_ADDRESS
 
 LINGER_SECONDS = 1
-"""At the end: for answers under way."""
+"""Time for pending answers at the end."""
 BACKLOG = 256
-"""Connections that wait to be accepted; as many are accepted at a time, before idle ones have given way."""
+"""Backlog of the socket, and how many connections are accepted at a time before idle ones are closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     host: str
-    """As it was asked for: 0.0.0.0 means every interface."""
+    """As given: 0.0.0.0 means every interface."""
     token: str | None = None
     allowed_hosts: Iterable[str] = ()
     parent_fd: int | None = None
-    """The end of a pipe whose other end closes when the process that started this one is gone."""
+    """One end of a pipe; the other end closes when the parent process ends."""
 
 
 class _Server(uvicorn.Server):
@@ -42,7 +42,7 @@ class _Server(uvicorn.Server):
         print(self._line, file=sys.stderr, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Streams have no end of their own: without this the server would wait for them.
+        # Streams never end by themselves: without this the server would wait for them.
         self._app.subscriptions.close()
         await super().shutdown(sockets)
 
@@ -81,7 +81,7 @@ def _end_with_parent(server: uvicorn.Server, parent_fd: int) -> None:
             return
         loop.remove_reader(parent_fd)
         server.should_exit = True
-        # Nothing here is worth waiting for: the broker that it showed is gone.
+        # There is nothing to wait for: the broker that it showed has ended.
         loop.call_later(3 * LINGER_SECONDS, os._exit, 0)
 
     os.set_blocking(parent_fd, False)

@@ -1,6 +1,7 @@
-"""Names of any length. A transactional id may have 60,000 characters: a table of a hundred such ids, made anew every
-second, is no page, and an address that holds one is refused by servers. Long texts are shortened on their way out, to
-a form that tells them apart, and a shortened name that comes back stands for the whole one.
+"""Shortens long names. A transactional id may have 60,000 characters: a table of a hundred such ids, rebuilt every
+second, is too large for a page, and servers refuse URLs that contain one. Long texts are shortened in answers to a
+form that
+stays unique, and a shortened name in a request stands for the full one.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from typing import Any
 TEXT_MAX = 500
 HEAD, TAIL = 120, 40
 COMMANDS = ("next_command", "history_command", "exact_command")
-"""To be pasted, so never shortened."""
+"""Commands to paste are never shortened."""
 _SHORTENED = re.compile(r"…~\d+~[0-9a-f]{16}~")
 
 
@@ -27,14 +28,14 @@ def is_shortened(given: str) -> bool:
 
 
 def full_name(given: str, known: Iterable[str]) -> str:
-    """The name that was shortened to this; what was not shortened is itself."""
+    """The full name for a shortened one; other names are returned unchanged."""
     if not is_shortened(given):
         return given
     return next((name for name in known if len(name) > TEXT_MAX and shortened(name) == given), given)
 
 
 def readable(document: Any) -> Any:
-    """A copy in which no text is longer than a page can show."""
+    """A copy with long texts shortened."""
     if isinstance(document, str):
         return shortened(document)
     if isinstance(document, dict):

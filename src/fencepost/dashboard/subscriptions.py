@@ -1,6 +1,6 @@
-"""Documents made once for all who look at the same thing, and only while somebody does.
+"""Documents that are made once for all subscribers of the same view, and only while there are any.
 
-A looker gets the newest document, not all of them: one that reads slowly misses some and holds up nobody.
+A subscriber gets the newest document, not all of them: a slow one misses some and delays nobody.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from fencepost.dashboard.views.registry import VIEWS
 STREAMS_MAX = 64
 HEARTBEAT_SECONDS = 15.0
 SHARE_MAX = 0.1
-"""Of the time may be spent on making a document: a heavy one is made less often."""
+"""Maximum share of time spent on making a document: an expensive one is made less often."""
 PAUSE_MAX_SECONDS = 10.0
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class TooManyStreams(Exception):
-    """So many look already, and this client has no fewer streams than the others."""
+    """There are too many streams, and this client has no fewer than the others."""
 
 
 class _Shared:
-    """One document, its maker, and those who wait for the next."""
+    """One document, the task that makes it, and those who wait for the next version."""
 
     def __init__(self, page: Page, key: Key) -> None:
         self._page = page
@@ -38,7 +38,7 @@ class _Shared:
         self._parameters = Parameters(dict(items))
         self.lookers = 0
         self.number = 0
-        """Of the newest event."""
+        """The number of the newest event."""
         self.event = ""
         self._changed = asyncio.Condition()
         self._last: str | None = None
@@ -69,7 +69,7 @@ class _Shared:
 
     async def _offer(self, document: dict[str, Any]) -> None:
         document = readable(document)
-        # The time alone is no news.
+        # A new time alone is not a change.
         text = json.dumps({**document, "at_ms": 0}, separators=(",", ":"))
         if text != self._last or self._failed:
             self._last, self._failed, self._failed_since_ms = text, "", None
@@ -92,7 +92,7 @@ class _Shared:
 
 
 class Subscription:
-    """One stream: the events of one view, and a sign of life when there are none."""
+    """One stream: the events of one view, and keep-alive comments when there are none."""
 
     def __init__(self, shared: _Shared, client: str, leave: "Callable[[Subscription], None]") -> None:
         self._shared = shared
@@ -129,7 +129,7 @@ class Subscription:
         await self._ended.wait()
 
     def end(self) -> None:
-        """No more events; the reader closes."""
+        """Ends the stream; the reader closes it."""
         self._ended.set()
 
     def close(self) -> None:
@@ -137,13 +137,13 @@ class Subscription:
 
 
 class Subscriptions:
-    """All streams. When there are too many, a client with fewer takes the place of one with more."""
+    """All streams. If there are too many, a client with fewer streams displaces one with more."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
         self._shared: dict[Key, _Shared] = {}
         self._open: dict[Subscription, None] = {}
-        """In the order in which they came; without those that had to make room and are not closed yet."""
+        """In the order of arrival, without displaced streams that are not closed yet."""
         self.streams = 0
         self._is_closed = False
 
@@ -152,9 +152,9 @@ class Subscriptions:
         return len(self._shared)
 
     def open(self, view: str, given: dict[str, str], client: str = "") -> Subscription:
-        """The caller closes it. Raises an error if there are too many, or no such view."""
+        """The caller must close it. Raises TooManyStreams, or BadParameter if the view does not exist."""
         if view not in VIEWS:
-            raise BadParameter(f"view={view} is none of {', '.join(VIEWS)}")
+            raise BadParameter(f"view={view} is not one of {', '.join(VIEWS)}")
         if len(self._open) >= STREAMS_MAX:
             self._make_room(client)
         key = (view, tuple(sorted(given.items())))
@@ -190,7 +190,7 @@ class Subscriptions:
         oldest.end()
 
     def close(self) -> None:
-        """Every stream ends now."""
+        """Ends every stream."""
         self._is_closed = True
         for each in self._open:
             each.end()

@@ -1,4 +1,5 @@
-"""A transactional id's life as lanes: its coordinator, each partition, its epochs. Pure: facts in, a document out."""
+"""The history of a transactional id as lanes: its coordinator, each partition, its epochs. Pure: facts in, a document
+out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -69,7 +70,7 @@ def _span(each: PartitionTransaction) -> dict[str, Any]:
 
 
 def epochs(changes: Iterable[StateChange], causes: list[Cause] | None) -> list[dict[str, Any]]:
-    """Each pair of producer id and epoch with the time it was first seen, and who holds it where that is recorded."""
+    """Each producer id and epoch, with the time it was first seen and its client, if recorded."""
     first_seen: dict[tuple[int, int], int] = {}
     for change in changes:
         if change.state is not None and change.producer_id >= 0:

@@ -1,7 +1,7 @@
-"""What the changes of __transaction_state add up to: a table of ids, rates, latencies, what is open where.
+"""The model built from the changes in __transaction_state: a table of ids, rates, latencies, open transactions.
 
-Pure: changes, listings and times come in, documents go out. A change that was seen before changes nothing, so a tail
-may be read again from anywhere.
+Pure: changes, listings and times in, documents out. A repeated change has no effect, so a tail may be read again from
+any position.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ OPEN = (ONGOING, *PREPARED)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ending:
-    """A transaction that is over. Times are None where the change was before the tail began."""
+    """An ended transaction. Times are None if the change was before the start of the tail."""
 
     transactional_id: str
     producer_id: int
@@ -51,7 +51,7 @@ class Ending:
 
 @dataclasses.dataclass(slots=True)
 class IdRow:
-    """A transactional id as it is now. What only a change or a description tells is None until one was seen."""
+    """The current state of a transactional id. Fields known only from a change or a description are None until then."""
 
     transactional_id: str
     state: str
@@ -64,7 +64,7 @@ class IdRow:
     partitions: tuple[TopicPartition, ...] = ()
     coordinator_id: int | None = None
     offset: int = -1
-    """Of its last change."""
+    """The offset of its last change."""
     touched: int = 0
     """When it last changed, on the model's own clock."""
     endings: deque[Ending] = dataclasses.field(default_factory=lambda: deque(maxlen=ENDINGS_PER_ID_MAX))
@@ -94,9 +94,9 @@ class TransactionModel:
     def __init__(self) -> None:
         self.rows: dict[str, IdRow] = {}
         self.producers: dict[int, str] = {}
-        """Every producer id that was seen, with the transactional id that had it last."""
+        """Every known producer id, with the transactional id that had it last."""
         self.open_in: dict[TopicPartition, set[str]] = {}
-        """The ids with an open transaction in a partition."""
+        """The ids with an open transaction, by partition."""
         self.states: Counter[str] = Counter()
         self.commits = self.aborts = 0
         self.recent: deque[Ending] = deque(maxlen=RECENT_MAX)
@@ -104,10 +104,10 @@ class TransactionModel:
         self._latencies, self._durations = Durations(), Durations()
         self._clock = 0
 
-    # What comes in
+    # Updates
 
     def apply(self, change: StateChange, now_ms: int, *, is_live: bool = True) -> None:
-        """`is_live` is False for what happened before the page was there: it is shown, but not in the totals."""
+        """`is_live` is False for changes before the page was started: they are shown, but not counted in the totals."""
         row = self.rows.get(change.transactional_id)
         if row is not None and change.offset <= row.offset:
             return
@@ -118,7 +118,7 @@ class TransactionModel:
         if row is None:
             row = self.rows[change.transactional_id] = IdRow(change.transactional_id, change.state, change.producer_id)
             self.states[change.state] += 1
-        # A broker whose clock is ahead is not shown in the future.
+        # A change from a broker whose clock is ahead is not shown in the future.
         time_ms = min(change.timestamp_ms, now_ms)
         before, started_ms = row.partitions, row.start_ms
         self._leave(row)
@@ -139,11 +139,12 @@ class TransactionModel:
         self._enter(row)
 
     def mark(self) -> int:
-        """A moment on the model's clock: what is listed after it may be older than what changes after it."""
+        """A point in the model's time. A listing that was requested after it may be older than changes after it."""
         return self._clock
 
     def apply_listing(self, listed: Iterable[TransactionListing], since: int) -> None:
-        """What ListTransactions said when it was asked at `since`; a change that came meanwhile knows better."""
+        """Applies a ListTransactions answer that was requested at `since`; changes that arrived meanwhile take
+        precedence."""
         there = set()
         for each in listed:
             there.add(each.transactional_id)
@@ -162,7 +163,7 @@ class TransactionModel:
             self._drop(gone.transactional_id)
 
     def apply_description(self, description: TransactionDescription) -> None:
-        """Fills in what a listing does not tell, if the id has not gone on meanwhile."""
+        """Adds what a listing does not tell, if the id has not changed meanwhile."""
         row = self.rows.get(description.transactional_id)
         if row is None or (row.state, row.producer_id) != (description.state, description.producer_id):
             return
@@ -175,7 +176,7 @@ class TransactionModel:
         self._enter(row)
 
     def forget_offsets(self) -> None:
-        """The log is not the one that it was: the next change of every id counts, whatever its offset is."""
+        """The log is no longer the same: the next change of every id counts, whatever its offset."""
         for row in self.rows.values():
             row.offset = -1
 
@@ -227,7 +228,7 @@ class TransactionModel:
                 if not here:
                     del self.open_in[at]
 
-    # What goes out
+    # Queries
 
     def open_rows(self) -> list[IdRow]:
         return [row for row in self.rows.values() if row.is_open]
@@ -237,7 +238,7 @@ class TransactionModel:
         return min(started, key=lambda row: (row.start_ms or 0, row.transactional_id), default=None)
 
     def holder_of(self, partition: TopicPartition) -> IdRow | None:
-        """The id whose transaction in a partition began first: most probably the one that readers wait for."""
+        """The id whose transaction in a partition began first, probably the one that readers wait for."""
         here = [self.rows[name] for name in self.open_in.get(partition, ())]
         started = [row for row in here if row.start_ms is not None]
         return min(started, key=lambda row: (row.start_ms or 0, row.transactional_id), default=None)

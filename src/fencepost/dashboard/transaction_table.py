@@ -12,7 +12,7 @@ Key = tuple[Any, ...]
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableQuery:
     text: str = ""
-    """Part of an id, or a producer id."""
+    """Part of a transactional id, or a producer id."""
     states: frozenset[str] = frozenset()
     """Empty means all."""
     older_than_ms: int = 0
@@ -22,7 +22,7 @@ class TableQuery:
     offset: int = 0
 
 
-# An id without the value comes after all that have it, whatever the order.
+# Ids without the value come last in either order.
 SORTS: dict[str, Callable[[IdRow, int], Any]] = {
     "age": lambda row, now_ms: row.age_ms(now_ms),
     "id": lambda row, now_ms: row.transactional_id,
@@ -33,7 +33,7 @@ SORTS: dict[str, Callable[[IdRow, int], Any]] = {
 
 
 def choose(rows: Iterable[IdRow], query: TableQuery, now_ms: int) -> tuple[int, list[IdRow]]:
-    """How many match, and those of them that are on the page."""
+    """The number of matching rows, and those on the requested page."""
     matched = [row for row in rows if _matches(row, query, now_ms)]
     value = SORTS[query.sort]
     keyed = [(value(row, now_ms), row) for row in matched]

@@ -1,5 +1,5 @@
-"""Seeing inside: files, transactions, lag and causes, of Fencepost and of Apache Kafka.
+"""Inspection of Fencepost and of Apache Kafka: files, transactions, lag and causes.
 
-Online parts see a broker only through the wire, as any client does; offline parts read the files of a data directory
-and never write. Nothing here imports a broker.
+The online parts use only the wire protocol, as any client does; the offline parts read the files of a data directory
+and never write to it. Nothing here imports the broker.
 """

@@ -1,4 +1,4 @@
-"""What aborting a transaction would change, before it is done: what vanishes and what readers then see."""
+"""What aborting a transaction would change: which records vanish and what readers see afterwards."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from fencepost.topic_partition import TopicPartition
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AbortEffect:
-    """In one partition."""
+    """The effect in one partition."""
 
     partition: TopicPartition
     producer_id: int
@@ -20,13 +20,13 @@ class AbortEffect:
     coordinator_epoch: int
     start_offset: int
     vanishing_records: int
-    """Of the transaction: no reader of committed records will ever get them."""
+    """Records of the transaction, which read_committed consumers will never get."""
     visible_records: int
-    """Of others, behind it: readers of committed records get them at once."""
+    """Records of others after it, which read_committed consumers get immediately."""
     last_stable_offset: int
     next_last_stable_offset: int
     held_by: int | None
-    """The producer id that holds the readers next."""
+    """The producer id that holds up the readers next."""
     vanishing_offsets: tuple[PendingOffset, ...] = ()
 
     def document(self) -> dict[str, Any]:

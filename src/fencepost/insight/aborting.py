@@ -1,4 +1,4 @@
-"""Ending transactions from outside: through their coordinator, or by a marker where no coordinator would."""
+"""Ends transactions from outside: through their coordinator, or by a marker if no coordinator would."""
 
 from fencepost.client.cluster import Backoff
 from fencepost.client.kafka_types import TransactionDescription
@@ -10,7 +10,7 @@ from fencepost.topic_partition import TopicPartition
 
 
 class NothingToAbort(Exception):
-    """Why there is nothing that an abort could do here."""
+    """There is nothing to abort; the text says why."""
 
 
 async def open_parts(view: ClusterView, transactional_id: str) -> tuple[TransactionDescription, list[OpenTransaction]]:
@@ -18,7 +18,7 @@ async def open_parts(view: ClusterView, transactional_id: str) -> tuple[Transact
     description = await view.describe_transaction(transactional_id)
     if description.state in PREPARED:
         raise NothingToAbort(
-            f"{transactional_id} is {description.state}: it is decided, and only waits for its markers"
+            f"{transactional_id} is {description.state}: its outcome is decided, only markers are missing"
         )
     if description.state != ONGOING:
         raise NothingToAbort(f"{transactional_id} has no open transaction; its state is {description.state}")
@@ -27,9 +27,9 @@ async def open_parts(view: ClusterView, transactional_id: str) -> tuple[Transact
 
 
 async def force_abort(view: ClusterView, description: TransactionDescription) -> None:
-    """Take the id over, as a new producer of it would: its present producer is fenced, and what is open is aborted."""
+    """Takes over the id as a new producer would: fences its current producer and aborts its open transaction."""
     calls = TransactionCalls(view.cluster, description.transactional_id)
-    # A time-out that never comes (two-phase) is not one that may be asked for.
+    # The infinite timeout of a two-phase transaction cannot be requested.
     timeout_ms = min(description.timeout_ms, 60_000)
     await calls.init(timeout_ms)
 
@@ -42,7 +42,9 @@ async def hanging_at(view: ClusterView, partition: TopicPartition, start_offset:
     found = next((each for each in opened if each.start_offset == start_offset), None)
     if found is None:
         starts = ", ".join(str(each.start_offset) for each in opened) or "none"
-        raise NothingToAbort(f"no open transaction of {partition} begins at {start_offset}; those that do: {starts}")
+        raise NothingToAbort(
+            f"no open transaction of {partition} begins at {start_offset}; open transactions begin at: {starts}"
+        )
     names = await view.names_of([found.producer.producer_id])
     listing = names.get(found.producer.producer_id)
     description = None
@@ -50,7 +52,7 @@ async def hanging_at(view: ClusterView, partition: TopicPartition, start_offset:
         description = await view.describe_transaction_if_known(listing.transactional_id)
     if why_hanging(found, description) is None and listing is not None:
         raise NothingToAbort(
-            f"the transaction at {start_offset} does not hang: its coordinator will end it; to end it now:"
+            f"the transaction at {start_offset} does not hang, its coordinator will end it; to abort it now:"
             f" {view.command_line('txn', 'abort', argument=listing.transactional_id)}"
         )
     return found

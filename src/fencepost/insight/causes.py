@@ -1,6 +1,6 @@
-"""Why it happened: the journal that Fencepost keeps, asked for over the wire or read from a data directory.
+"""The journal of causes that Fencepost keeps, read over the wire or from a data directory.
 
-Apache Kafka records no causes. It answers with an error, and the caller says that causes are not recorded.
+Apache Kafka records no causes and answers with an error; the caller then says that causes are not recorded.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ CAUSES_RESOURCE = 100
 JOURNAL_NAME = "cause-journal.jsonl"
 
 WORDS = {
-    "TAKEOVER": "another producer was initialised with the same transactional id",
+    "TAKEOVER": "another producer was initialized with the same transactional id",
     "SELF": "the producer itself asked for a new epoch",
-    "TIMEOUT": "the transaction was open for longer than its time-out",
+    "TIMEOUT": "the transaction was open for longer than its timeout",
     "NEVER_PREPARED": "the two-phase transaction was not prepared in time",
     "KEPT": "a new client took charge of the prepared transaction",
     "CLIENT": "the client aborted it",
@@ -42,7 +42,7 @@ class Cause:
 
     @property
     def client(self) -> str | None:
-        """Who called, as `client id at host`; None where no client did."""
+        """The client that caused it, as `client id at host`; None if no client did."""
         client_id = self.fields.get("client_id")
         host = self.fields.get("client_host") or self.fields.get("peer")
         if not client_id and not host:
@@ -55,7 +55,7 @@ class Cause:
 
     @property
     def is_beginning(self) -> bool:
-        """A producer got an epoch."""
+        """Whether a producer got an epoch."""
         return self.event in ("ProducerInitialised", "ProducerFenced", "TransactionKept")
 
     def concerns(self, producer_id: int) -> bool:
@@ -66,16 +66,16 @@ class Cause:
         fields, by = self.fields, f" by {self.client}" if self.client else ""
         match self.event:
             case "ProducerInitialised":
-                return f"initialised as producer {fields['producer_id']} epoch {fields['producer_epoch']}{by}"
+                return f"initialized as producer {fields['producer_id']} epoch {fields['producer_epoch']}{by}"
             case "ProducerFenced":
                 why = WORDS.get(str(fields["cause"]), str(fields["cause"]))
                 fenced = f"producer {fields['producer_id']} epoch {fields['old_epoch']} was fenced{by}"
-                return f"{fenced}, the epoch is {fields['new_epoch']} now: {why}"
+                return f"{fenced}, the epoch is now {fields['new_epoch']}: {why}"
             case "TransactionAborted":
                 why = WORDS.get(str(fields["cause"]), str(fields["cause"]))
                 return f"aborted after {fields['open_ms']} ms in {fields['partition_count']} partitions{by}: {why}"
             case "TransactionTimedOut":
-                return f"timed out: open for {fields['open_ms']} ms, allowed are {fields['timeout_ms']} ms"
+                return f"timed out: open for {fields['open_ms']} ms, the timeout is {fields['timeout_ms']} ms"
             case "CallRefused":
                 return self._refused_call(by)
             case "BatchRefused":
@@ -102,7 +102,7 @@ class Cause:
 
 
 def read_cause(entry: Any) -> Cause | None:
-    """None for what is not an event."""
+    """Returns None if the entry is not an event."""
     if not isinstance(entry, dict) or not isinstance(entry.get("transactional_id"), str):
         return None
     fields = {name: value for name, value in entry.items() if name not in ("event", "time_ms")}
@@ -115,7 +115,8 @@ def read_cause(entry: Any) -> Cause | None:
 
 
 async def causes_of(view: ClusterView, transactional_id: str) -> list[Cause] | None:
-    """Of one id, oldest first, or with an empty id the last of all; None where the broker keeps no journal."""
+    """The causes of one id, oldest first, or with an empty id the latest of all ids; None if the broker keeps no
+    journal."""
     request_type = messages.DescribeConfigsRequest
     resource = request_type.DescribeConfigsResource(
         resource_type=CAUSES_RESOURCE, resource_name=transactional_id, configuration_keys=None
@@ -138,7 +139,7 @@ async def causes_of(view: ClusterView, transactional_id: str) -> list[Cause] | N
 
 
 def causes_in(directory: Path) -> list[Cause] | None:
-    """Those of a data directory; None if it has no journal."""
+    """The causes in a data directory; None if it has no journal."""
     path = directory / JOURNAL_NAME
     if not path.is_file():
         return None

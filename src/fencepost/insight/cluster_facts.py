@@ -18,7 +18,7 @@ from fencepost.topic_partition import TopicPartition
 
 PARTITIONS_PER_CALL = 500
 SCANNED_OFFSETS_MAX = 200_000
-"""Of a partition: older records are not read, and so not counted, in a history."""
+"""Records of a partition that a history reads; older ones are not counted."""
 
 
 class ClusterFacts:
@@ -57,7 +57,7 @@ class ClusterFacts:
             found += [each.partition for each in opened if each.producer.producer_id == producer_id]
         if not found:
             raise NothingKnown(
-                f"no coordinator knows the producer id {producer_id}, and no partition has a transaction of it open"
+                f"no coordinator knows the producer id {producer_id}, and it has no open transaction in any partition"
             )
         return found
 
@@ -91,7 +91,7 @@ class ClusterFacts:
         holders = [
             _holder(each, description, scan)
             for each, description in opened
-            # A transaction that began after the offsets were read holds nothing before them.
+            # A transaction that began after the offsets were read cannot hold up anything before them.
             if each.start_offset < offsets.high_watermark
         ]
         waiting = scan.records_decided_below(offsets.high_watermark)
@@ -121,7 +121,7 @@ class ClusterFacts:
         return IdFacts(coordinator, parts, owed, causes, moments, changes is None)
 
     async def _state_changes(self, transactional_id: str) -> list[StateChange] | None:
-        """What __transaction_state still has of an id, oldest first; None where the cluster hides that topic."""
+        """The records of an id in __transaction_state, oldest first; None if the cluster hides that topic."""
         try:
             partition = await self._view.coordinator_partition(TRANSACTION_STATE, transactional_id)
             offsets = (await self._view.offsets([partition]))[partition]

@@ -1,6 +1,6 @@
-"""A cluster as the inspecting commands see it: the client's admin calls, and raw batches of any stretch of a log.
+"""The admin client of the inspecting commands: further queries, and raw batches of any range of a log.
 
-Everything is asked through Kafka's public APIs; nothing here knows whether the other side is Fencepost.
+Uses only Kafka's public APIs and works the same with Fencepost and Apache Kafka.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ HIDDEN = (
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""How a cluster says that something is not for us to see; managed ones hide their internal topics like this."""
+"""The errors for things that we may not see; managed clusters hide their internal topics this way."""
 
 
 class PartitionOffsets(NamedTuple):
@@ -74,7 +74,7 @@ class FetchedBatch(NamedTuple):
 
 
 class FetchedStretch(NamedTuple):
-    """What one fetch brought."""
+    """The result of one fetch."""
 
     batches: list[FetchedBatch]
     aborted: list[AbortedTransaction]
@@ -83,7 +83,7 @@ class FetchedStretch(NamedTuple):
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode over UTF-16 units, its sign dropped as Kafka's coordinators do."""
+    """Java's String.hashCode over UTF-16 units, made non-negative as in Kafka's coordinators."""
     value = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):
@@ -101,13 +101,14 @@ class ClusterView(AsyncAdmin):
     ) -> None:
         super().__init__(bootstrap_servers, **options)
         self.command_line = command_line
-        """How a command to paste reaches this cluster."""
+        """Formats commands to paste that connect to this cluster."""
 
     async def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         wanted = list(partitions)
         if not wanted:
             return {}
-        # The stable offset first: it may only grow until the watermark is asked for, so it never seems to be above it.
+        # The stable offset is queried first: it can only grow meanwhile, so it never appears to be above the high
+        # watermark.
         earliest = await self.list_offsets(dict.fromkeys(wanted, int(Reset.EARLIEST)))
         stable = await self.list_offsets(dict.fromkeys(wanted, int(Reset.LATEST)), IsolationLevel.READ_COMMITTED)
         latest = await self.list_offsets(dict.fromkeys(wanted, int(Reset.LATEST)))
@@ -121,13 +122,13 @@ class ClusterView(AsyncAdmin):
         return await self.cluster.leader(partition.topic, partition.partition)
 
     async def coordinator_partition(self, topic: str, key: str) -> TopicPartition:
-        """The partition of an internal topic that a group or a transactional id is kept in."""
+        """The partition of an internal topic that stores a group or a transactional id."""
         return TopicPartition(topic, java_hash(key) % len(await self.partitions_of(topic)))
 
     async def open_transactions(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[list[OpenTransaction], dict[TopicPartition, ClientError]]:
-        """What is open, in the order of its start in each partition, and the partitions that would not say."""
+        """The open transactions, by their start in each partition, and the partitions that could not be queried."""
         described = await self.describe_producers(partitions)
         found, refused = [], {}
         for partition, producers in described.items():
@@ -139,7 +140,7 @@ class ClusterView(AsyncAdmin):
         return found, refused
 
     async def names_of(self, producer_ids: Iterable[int]) -> dict[int, TransactionListing]:
-        """The transactional ids that own producer ids now."""
+        """The transactional ids that currently have these producer ids."""
         wanted = sorted(set(producer_ids))
         if not wanted:
             return {}
@@ -162,7 +163,7 @@ class ClusterView(AsyncAdmin):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         max_bytes: int = FETCH_MAX_BYTES,
     ) -> FetchedStretch:
-        """Whole batches from an offset on; none at the end of the log. Does not wait for more."""
+        """Whole batches from an offset on; none at the end of the log. Does not wait for new ones."""
         request_type = messages.FetchRequest
 
         async def attempt() -> FetchedStretch:
@@ -194,9 +195,10 @@ class ClusterView(AsyncAdmin):
     async def fetch_many(
         self, positions: Mapping[TopicPartition, int], max_bytes: int = FETCH_MAX_BYTES
     ) -> dict[TopicPartition, FetchedStretch | BrokerError]:
-        """One fetch of each leader for all these partitions, read uncommitted; for a partition that refuses, why.
+        """Fetches all these partitions with one read_uncommitted request per leader. A partition that fails has its
+        error.
 
-        Not retried: a caller that follows a log asks again anyway.
+        Does not retry: a caller that follows a log asks again anyway.
         """
         request_type = messages.FetchRequest
         by_leader: dict[int, dict[str, list[int]]] = {}
@@ -269,7 +271,7 @@ class ClusterView(AsyncAdmin):
         return scan
 
     async def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
-        """The batch at an offset; None if it is not there any more."""
+        """The batch at an offset; None if it no longer exists."""
         try:
             stretch = await self.fetch(partition, offset, max_bytes=1)
         except BrokerError as error:
@@ -289,7 +291,7 @@ class ClusterView(AsyncAdmin):
 
 
 def records_from(data: memoryview, header: BatchHeader, start: int) -> int:
-    """How many records of a batch are at or after an offset. Only a batch that begins before it needs to be opened."""
+    """How many records of a batch are at or after an offset. Opens the batch only if it begins before the offset."""
     if header.base_offset >= start:
         return header.record_count
     return sum(record.offset >= start for record in read_records(data, DECOMPRESSED_BATCH_MAX_BYTES))

@@ -1,7 +1,7 @@
-"""The files of a data directory: which there are, what each contains, and how Kafka's dump tool prints it.
+"""The files of a data directory: finds them, reads them, and prints them as Kafka's dump tool does.
 
-A row is a dict under the names of Kafka's dump tool, in its order. `lines` prints rows as that tool does; JSON has them
-as they are. A reader yields what it finds, reports what is wrong as a `Problem`, and goes on.
+A row is a dict with the names of Kafka's dump tool, in its order. `lines` formats rows as that tool does; JSON output
+uses them directly. A reader yields rows, reports errors as a `Problem`, and continues.
 """
 
 import enum
@@ -55,7 +55,7 @@ _OFFSET_CHECKPOINTS = (
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-# What Java prints for an OptionalLong.
+# The output of Java for an OptionalLong.
 _OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})
 _NOT_PRINTED = frozenset({"records", "decoded"})
 
@@ -78,7 +78,7 @@ class FileKind(enum.Enum):
 
 
 class NotInspectable(Exception):
-    """A path that holds nothing this tool can read; the text says why."""
+    """A path without files that this tool can read; the text says why."""
 
 
 _BY_SUFFIX = {
@@ -113,19 +113,19 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def files_at(path: Path) -> list[Path]:
-    """The readable files that a path names: itself, or those of a partition's directory or a data directory."""
+    """The readable files of a path: the file itself, or those in a partition directory or data directory."""
     if not path.exists():
         raise NotInspectable(f"{path} does not exist")
     if path.is_file():
         if kind_of(path) is None:
-            raise NotInspectable(f"{path} is no file of a log; its name says nothing that is known")
+            raise NotInspectable(f"{path} is not a known type of log file")
         return [path]
     found = _readable(path)
     for directory in sorted(path.iterdir(), key=_partition_order):
         if directory.is_dir() and parse_partition_directory_name(directory.name) is not None:
             found += _readable(directory)
     if not found:
-        raise NotInspectable(f"{path} is no directory of a log: there is no file in it that this tool reads")
+        raise NotInspectable(f"{path} is not a log directory: it has no file that this tool can read")
     return found
 
 
@@ -141,7 +141,7 @@ def partitions_at(path: Path) -> list[Path]:
         if directory.is_dir() and parse_partition_directory_name(directory.name) is not None
     ]
     if not found:
-        raise NotInspectable(f"{path} is no data directory: no partition is in it")
+        raise NotInspectable(f"{path} is not a data directory: it has no partitions")
     return found
 
 
@@ -155,24 +155,24 @@ def _partition_order(directory: Path) -> tuple[str, int]:
     return parse_partition_directory_name(directory.name) or (directory.name, -1)
 
 
-# What each contains
+# Contents
 
 
 class Problem(NamedTuple):
-    """Something in a file that should not be."""
+    """An error in a file."""
 
     text: str
 
 
 class Contents(NamedTuple):
-    """How much to tell of a log."""
+    """How much of a log to print."""
 
     records: bool = False
     payloads: bool = False
 
 
 def rows_of(path: Path, contents: Contents) -> Iterator[Row | Problem]:
-    """Raises OSError for a file that cannot be read; everything else that is wrong comes as a Problem."""
+    """Raises OSError if the file cannot be read; yields all other errors as a Problem."""
     kind = kind_of(path)
     match kind:
         case FileKind.LOG | FileKind.METADATA_SNAPSHOT:
@@ -196,11 +196,11 @@ def rows_of(path: Path, contents: Contents) -> Iterator[Row | Problem]:
         case FileKind.JSON_LINES:
             return json_lines_rows(path)
         case None:
-            raise NotInspectable(f"{path} is no file of a log")
+            raise NotInspectable(f"{path} is not a log file")
 
 
 def topic_of(path: Path) -> str:
-    """The topic whose partition a file belongs to, by the directory it lies in; empty if that does not say."""
+    """The topic of a file, from the name of its directory; empty if that does not tell."""
     named = parse_partition_directory_name(path.absolute().parent.name)
     return named[0] if named is not None else ""
 
@@ -438,7 +438,7 @@ def properties_rows(path: Path) -> Iterator[Row | Problem]:
 
 
 def json_lines_rows(path: Path) -> Iterator[Row | Problem]:
-    """Fencepost's own journals: of its metadata and of causes."""
+    """Fencepost's own journals, of metadata and of causes."""
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(line)
@@ -456,10 +456,10 @@ def _base_offset(path: Path) -> int:
 
 def _torn(path: Path, data: bytes, entry_bytes: int) -> Iterator[Problem]:
     if len(data) % entry_bytes:
-        yield Problem(f"{path.name} has {len(data)} bytes, which are not whole entries of {entry_bytes}")
+        yield Problem(f"{path.name} has {len(data)} bytes, which is not a multiple of the entry size {entry_bytes}")
 
 
-# As text
+# Formatting
 
 
 def heading(path: Path) -> Iterator[str]:

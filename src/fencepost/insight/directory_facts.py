@@ -1,7 +1,7 @@
 """The facts of a copied data directory, of Fencepost or of Apache Kafka, read from its files.
 
-The end of the files counts as the high watermark, and the last record of an id in __transaction_state as what its
-coordinator would answer. The directory of one broker out of several has only the partitions of that broker.
+The end of the files counts as the high watermark, and the last record of an id in __transaction_state as the state that
+its coordinator would report. The directory of one of several brokers has only the partitions of that broker.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class DirectoryFacts:
     """A `FactSource`."""
 
     command_line = CommandLine()
-    """A directory does not say where its cluster is."""
+    """A directory does not contain the address of its cluster."""
 
     def __init__(self, path: Path) -> None:
         """Raises NotInspectable if the directory holds no logs."""
@@ -50,7 +50,7 @@ class DirectoryFacts:
         return audit_transactions([self._path], EVERY_PRODUCER)
 
     def now_ms(self) -> int:
-        """The last thing that happened here, as far as it left a time: a copy does not grow older."""
+        """The time of the last event in the directory: transactions in a copy do not age."""
         audit = self._audit
         times = [change.timestamp_ms for change in audit.changes]
         times += [each.last_timestamp_ms for each in audit.transactions]
@@ -81,8 +81,8 @@ class DirectoryFacts:
         ]
         if not found:
             raise NothingKnown(
-                f"{self._path} has no transactional id with the producer id {producer_id}, and no partition in it has a"
-                " transaction of it open"
+                f"{self._path} has no transactional id with the producer id {producer_id}, and it has no open"
+                " transaction in any partition"
             )
         return found
 
@@ -137,7 +137,7 @@ class DirectoryFacts:
         )
 
     def _latest_of_producer(self, producer_id: int) -> StateChange | None:
-        """The last change of the transactional id that had a producer id last."""
+        """The latest change of the transactional id that had this producer id last."""
         changes = self._audit.changes
         for change in reversed(changes):
             if change.producer_id == producer_id:

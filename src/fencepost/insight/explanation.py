@@ -1,8 +1,8 @@
-"""Explains a partition or a transactional id: what holds it, whether that is healthy or stuck, and what to do next.
+"""Explains a partition or a transactional id: what holds it up, whether that is healthy or stuck, and what to do next.
 
-`explain` is the whole path of the command: which partitions or which id a question is about, the facts, their causes
-and the judgement. Where the facts come from is a `FactSource`: a running cluster (`cluster_facts`) or a copied data
-directory (`directory_facts`). `explanation_text` prints the result.
+`explain` implements the whole command: it finds the partitions or the id that the question is about, collects the facts
+and their causes, and judges them. The facts come from a `FactSource`: a running cluster (`cluster_facts`) or a copied
+data directory (`directory_facts`). `explanation_text` prints the result.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _SPARK_CLIENT = re.compile(r"^spark/([^/]+)/(.+)/([^/]+)$")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Coordinator:
-    """What the coordinator of a transactional id says of it."""
+    """The state of a transactional id according to its coordinator."""
 
     transactional_id: str
     state: str
@@ -38,7 +38,7 @@ class Coordinator:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """An open transaction as one partition knows it, with what its coordinator says."""
+    """An open transaction in one partition, with the state of its coordinator."""
 
     partition: TopicPartition
     producer_id: int
@@ -80,10 +80,10 @@ class Judgement:
     is_stuck: bool
     reason: str
     next_command: str | None = None
-    """The safest thing to do, to paste."""
+    """The safest command to run next, ready to paste."""
     next_text: str = ""
     is_abort_offered: bool = False
-    """Only for what hangs, and for what is open past its time-out: anything else its client may still be working on."""
+    """Only for what hangs, and for what is open past its timeout: anything else its client may still be working on."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -101,12 +101,12 @@ class PartitionFacts:
     offsets: PartitionOffsets
     leader: int | None
     waiting_records: int
-    """Records after the last stable offset that are decided: readers get them as soon as it moves."""
+    """Decided records after the last stable offset; readers get them as soon as it advances."""
     open_records: int
     holders: tuple[Holder, ...]
-    """In the order of their start: the first one holds the readers."""
+    """Ordered by their start: the first one holds up the readers."""
     not_seen: str | None = None
-    """Why the cluster would not say who holds the readers."""
+    """Why the cluster does not show who holds up the readers."""
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -147,11 +147,11 @@ class Moment:
 class IdFacts:
     coordinator: Coordinator
     parts: list[PartitionFacts]
-    """Of the partitions in which its transaction is open."""
+    """The facts of the partitions in which its transaction is open."""
     owed_markers: list[tuple[TopicPartition, int]]
-    """Partition and the broker that leads it, of a transaction that is decided."""
+    """Partitions that lack a marker of a decided transaction, with their leaders."""
     causes: list[Cause] | None
-    """None where the broker keeps no journal."""
+    """None if the broker keeps no journal."""
     history: list[Moment] | None = None
     has_hidden_states: bool = False
 
@@ -174,12 +174,12 @@ class IdFacts:
 
 
 class NothingKnown(Exception):
-    """Nothing is known of what was asked for; the text says where it was looked for."""
+    """Nothing is known about the question; the text says where it was looked for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """What to explain: `what` is TOPIC, TOPIC:PARTITION or a transactional id; a producer id takes its place."""
+    """What to explain: `what` is TOPIC, TOPIC:PARTITION or a transactional id, unless a producer id is given."""
 
     what: str | None
     producer_id: int | None = None
@@ -187,17 +187,17 @@ class Question:
     """`what` is a transactional id even if a topic has the same name."""
     with_history: bool = False
     stuck_after_ms: int = 10_000
-    """A transaction may hold readers for this long."""
+    """How long a transaction may hold up readers before it counts as stuck."""
 
 
 class FactSource(Protocol):
     @property
     def command_line(self) -> CommandLine:
-        """How a command to paste reaches the cluster."""
+        """Formats commands to paste that connect to the cluster."""
         ...
 
     def now_ms(self) -> int:
-        """The time from which ages are counted."""
+        """The time for computing ages."""
         ...
 
     async def topics(self) -> dict[str, list[int]]:
@@ -211,15 +211,15 @@ class FactSource(Protocol):
         ...
 
     async def id_of_producer(self, producer_id: int) -> str | None:
-        """The transactional id that has a producer id, or by the journal once had it."""
+        """The transactional id that has this producer id, or had it according to the journal."""
         ...
 
     async def partitions_open_for(self, producer_id: int) -> list[TopicPartition]:
-        """The partitions in which a producer has a transaction open. Raises NothingKnown if there are none."""
+        """The partitions in which a producer has an open transaction. Raises NothingKnown if there are none."""
         ...
 
     async def causes_of(self, transactional_id: str) -> list[Cause] | None:
-        """Oldest first; None where no journal is kept."""
+        """Oldest first; None if there is no journal."""
         ...
 
 
@@ -254,13 +254,13 @@ def _named_partitions(what: str, topics: Mapping[str, list[int]]) -> list[TopicP
 
 
 def _holding_ids(facts: list[PartitionFacts]) -> list[str]:
-    """The transactional ids that hold readers somewhere."""
+    """The transactional ids that hold up readers of any partition."""
     holders = (part.holders[0] for part in facts if part.holders)
     return sorted({holder.coordinator.transactional_id for holder in holders if holder.coordinator is not None})
 
 
 class PartitionsExplanation:
-    """Partitions, each with its judgement, and the causes that the journal has for the ids that hold them."""
+    """Partitions with their judgements, and the journal's causes for the ids that hold them up."""
 
     def __init__(
         self,
@@ -330,9 +330,9 @@ def judge_partition(facts: PartitionFacts, now_ms: int, stuck_after_ms: int, com
     if facts.not_seen is not None:
         return Judgement(
             facts.waiting_records > 0,
-            f"{facts.waiting_records} records wait; who holds them cannot be seen: {facts.not_seen}",
+            f"{facts.waiting_records} records wait, but the cluster does not show for whom: {facts.not_seen}",
             None,
-            "ask with an account that may describe this topic's producers (READ on the topic)",
+            "use an account that may describe the producers of this topic (READ on the topic)",
         )
     if not facts.holders:
         return Judgement(False, "the last transaction is being completed")
@@ -353,7 +353,7 @@ def judge_holder(
             True,
             f"{behind}, which hangs: {holder.hanging_because}",
             command_line("txn", "abort", *place),
-            "no coordinator will end it; this shows what an abort would do, with --execute it does it",
+            "no coordinator will end it; this command shows what an abort would do; with --execute it aborts",
             is_abort_offered=True,
         )
     assert holder.coordinator is not None, "a transaction that does not hang has a coordinator"
@@ -366,7 +366,7 @@ def judge_holder(
             is_stuck,
             f"{behind}, which is decided ({coordinator.state}) and lacks markers in {owed}",
             command_line("txn", "describe", argument=coordinator.transactional_id),
-            "the coordinator repeats the markers until every leader has taken its own: look at those brokers",
+            "the coordinator repeats the markers until every leader has written them: check those brokers",
         )
     is_stuck = (is_stuck and waiting_records > 0) or _is_past_time_out(coordinator, age_ms)
     return _judge_open(coordinator, f"{behind}, open for {age_ms / 1000:.1f} s", age_ms, is_stuck, command_line)
@@ -398,14 +398,14 @@ def _is_past_time_out(coordinator: Coordinator, age_ms: int) -> bool:
 def _judge_open(
     coordinator: Coordinator, reason: str, age_ms: int, is_stuck: bool, command_line: CommandLine
 ) -> Judgement:
-    """Of a transaction that is Ongoing. Before its time-out nobody but its client knows whether it is still at work."""
+    """Of a transaction that is Ongoing. Before its timeout nobody but its client knows whether it is still at work."""
     name = coordinator.transactional_id
     if _is_past_time_out(coordinator, age_ms):
         return Judgement(
             is_stuck,
             reason,
             command_line("txn", "abort", argument=name),
-            "its time-out has passed, and the coordinator has not acted; this shows what an abort would do",
+            "its timeout has passed, and the coordinator has not aborted it; this command shows what an abort would do",
             is_abort_offered=True,
         )
     history = command_line("explain", "--id", "--history", argument=name) if is_stuck else None
@@ -419,7 +419,7 @@ def _judge_open(
 
 
 def client_of(causes: list[Cause] | None, producer_epoch: int) -> str | None:
-    """The client that holds an epoch: by the journal, the last one that got it."""
+    """The client that has an epoch: according to the journal, the last one that got it."""
     for cause in reversed(causes or []):
         given = cause.fields.get("new_epoch", cause.fields.get("producer_epoch"))
         if cause.is_beginning and isinstance(given, int) and given <= producer_epoch:
@@ -428,7 +428,7 @@ def client_of(causes: list[Cause] | None, producer_epoch: int) -> str | None:
 
 
 def spark_words(client: str | None) -> str | None:
-    """A Spark pipeline carries its application, its name and its batch in the client id."""
+    """The Spark application, pipeline and batch, from the client id of a Spark pipeline."""
     matched = _SPARK_CLIENT.match((client or "").partition(" at ")[0])
     if matched is None:
         return None
@@ -441,7 +441,7 @@ def spark_words(client: str | None) -> str | None:
 def timeline(
     changes: Iterable[StateChange], causes: Iterable[Cause], written: Iterable[PartitionTransaction]
 ) -> list[Moment]:
-    """The life of a transactional id: states that survive, causes, what was written and how it ended."""
+    """The history of a transactional id: recorded states, causes, records and ends of transactions."""
     moments = [_of_change(change) for change in changes]
     moments += [Moment(cause.time_ms, "cause", cause.text(), {"event": cause.event}) for cause in causes]
     moments += [_of_records(each) for each in written]

@@ -1,4 +1,4 @@
-"""Explanations as a screen of text."""
+"""Formats explanations as text."""
 
 import shutil
 import textwrap
@@ -41,7 +41,7 @@ def _id_lines(explained: IdExplanation) -> Iterator[str]:
     where = "" if coordinator.node_id is None else f" at coordinator {coordinator.node_id}"
     yield from _field("state", f"{coordinator.state}{where}")
     yield from _field("producer", f"id {coordinator.producer_id}, epoch {coordinator.producer_epoch}")
-    yield from _field("time-out", _timeout(coordinator.timeout_ms))
+    yield from _field("timeout", _timeout(coordinator.timeout_ms))
     if coordinator.start_ms >= 0 and coordinator.partitions:
         age = _age(explained.now_ms - coordinator.start_ms)
         yield from _field("began", f"{when(coordinator.start_ms)}, {age} ago")
@@ -58,7 +58,7 @@ def _id_lines(explained: IdExplanation) -> Iterator[str]:
     if facts.history is not None:
         yield ""
         if facts.has_hidden_states:
-            yield "this cluster hides __transaction_state: earlier states cannot be seen"
+            yield "this cluster hides __transaction_state, so earlier states are not shown"
         for moment in facts.history:
             kind = "cause*" if moment.kind == "cause" else moment.kind
             yield from _wrapped(f"{when(moment.time_ms)}  {kind:7}  ", moment.text)

@@ -1,7 +1,7 @@
-"""What Prometheus should know of any Kafka's transactions: honest lag, held partitions, the oldest open transaction.
+"""Prometheus metrics about any Kafka cluster: lag in records, held-up partitions, the oldest open transaction.
 
-A look at the cluster costs calls, so it is taken at intervals by itself, not at every scrape. When a look fails the
-numbers of the last one are left out rather than repeated, and `fencepost_exporter_up` says so.
+A collection takes several requests, so it runs at intervals, independently of scrapes. If it fails, the metrics of the
+previous one are omitted rather than repeated, and `fencepost_exporter_up` is 0.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ HELD_AT_ONCE = 100
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """The cluster as it was seen once."""
+    """The result of one collection."""
 
     at_seconds: float
     took_seconds: float
     offsets: dict[TopicPartition, PartitionOffsets]
     states: dict[str, int]
-    """Transactional ids by the state of their transaction."""
+    """Number of transactional ids by the state of their transaction."""
     open: list[TransactionDescription]
     hanging: list[HangingTransaction]
     held_since: dict[TopicPartition, float]
-    """Partitions whose readers wait for an open transaction, and when that one began."""
+    """Partitions whose readers wait for an open transaction, with the time at which it began."""
     groups: dict[str, list[PartitionLag]]
     unseen: int
-    """Partitions and groups that the cluster would not show."""
+    """Number of partitions and groups that the cluster does not show."""
 
 
 async def look(view: ClusterView, clock: Callable[[], float] = time.time) -> Look:
@@ -71,7 +71,7 @@ async def _held_since(
     opened: list[TransactionDescription],
     now: float,
 ) -> dict[TopicPartition, float]:
-    """By the coordinator's clock where it knows the transaction, else by its first batch."""
+    """By the coordinator's clock if it knows the transaction, otherwise by the first batch."""
     starts = {(at, each.producer_id): each.start_ms for each in opened if each.start_ms > 0 for at in each.partitions}
     held = [at for at, found in offsets.items() if found.last_stable_offset < found.high_watermark]
     found: dict[TopicPartition, float] = {}
@@ -79,16 +79,16 @@ async def _held_since(
         some = held[first : first + HELD_AT_ONCE]
         batches = await asyncio.gather(*(view.batch_at(at, offsets[at].last_stable_offset) for at in some))
         for at, header in zip(some, batches, strict=True):
-            # What is not of a transaction is what came before the next one: the last has ended meanwhile.
+            # The batch is not transactional, so the transaction has ended meanwhile.
             if header is not None and header.is_transactional and not header.is_control:
                 found[at] = min(starts.get((at, header.producer_id), header.base_timestamp) / 1000, now)
-    # A transaction that has ended since the offsets were asked for holds nothing.
+    # A transaction that has ended since the offsets were queried holds up nothing.
     again = await view.list_offsets(dict.fromkeys(found, int(Reset.LATEST)), IsolationLevel.READ_COMMITTED)
     return {at: since for at, since in found.items() if again[at].offset == offsets[at].last_stable_offset}
 
 
 class ClusterCollector:
-    """Prometheus' side: the last look, as metrics."""
+    """Collector for Prometheus: the last result as metrics."""
 
     def __init__(self) -> None:
         self.last: Look | None = None
@@ -105,12 +105,12 @@ class ClusterCollector:
 
     def collect(self) -> Iterator[Metric]:
         last = self.last
-        yield _gauge("fencepost_exporter_up", "1 if the last look at the cluster succeeded.", int(last is not None))
-        yield _gauge("fencepost_exporter_failures", "Looks that failed since the start.", self.failures)
+        yield _gauge("fencepost_exporter_up", "1 if the last collection succeeded.", int(last is not None))
+        yield _gauge("fencepost_exporter_failures", "Failed collections since the start.", self.failures)
         if last is None:
             return
-        yield _gauge("fencepost_exporter_look_seconds", "How long the last look took.", last.took_seconds)
-        yield _gauge("fencepost_exporter_unseen", "Partitions and groups that the cluster did not show.", last.unseen)
+        yield _gauge("fencepost_exporter_look_seconds", "Duration of the last collection.", last.took_seconds)
+        yield _gauge("fencepost_exporter_unseen", "Partitions and groups that the cluster does not show.", last.unseen)
         yield from self._transactions(last)
         yield from self._partitions(last)
         yield from self._groups(last)
@@ -143,7 +143,7 @@ class ClusterCollector:
             behind.add_metric(key, offsets.high_watermark - offsets.last_stable_offset)
         held = GaugeMetricFamily(
             "kafka_partition_readers_held_seconds",
-            "Age of the transaction that readers of committed records wait for; 0 if they do not wait.",
+            "Age of the transaction that read_committed consumers wait for; 0 if they do not wait.",
             labels=labels,
         )
         for at in sorted(last.offsets):
@@ -155,10 +155,14 @@ class ClusterCollector:
 
     def _groups(self, last: Look) -> Iterator[Metric]:
         labels = ["group", "topic", "partition"]
-        least = GaugeMetricFamily("kafka_group_lag_records_min", "Records to come for certain.", labels=labels)
-        most = GaugeMetricFamily("kafka_group_lag_records_max", "Records to come if all commits.", labels=labels)
+        least = GaugeMetricFamily(
+            "kafka_group_lag_records_min", "Records that will be read in any case.", labels=labels
+        )
+        most = GaugeMetricFamily(
+            "kafka_group_lag_records_max", "Records that will be read if all open transactions commit.", labels=labels
+        )
         pending = GaugeMetricFamily(
-            "kafka_group_pending_offset", "1 while an open transaction will move the committed offset.", labels=labels
+            "kafka_group_pending_offset", "1 while an open transaction has a pending offset.", labels=labels
         )
         for group, partitions in sorted(last.groups.items()):
             for each in partitions:

@@ -1,8 +1,8 @@
-"""Transactions that no coordinator will ever end, over the whole cluster, oldest first.
+"""Finds transactions that no coordinator will ever end, in the whole cluster, oldest first.
 
-A transaction hangs when a partition holds it open and its coordinator does not count that partition as part of an open
-transaction of that producer. Both are asked one after the other, so a transaction that ends in between looks like one
-that hangs; every candidate is therefore looked at twice, and what still has the same start the second time hangs.
+A transaction hangs if it is open in a partition, but its coordinator has no open transaction of that producer with that
+partition. Both are queried one after the other, so a transaction that ends in between looks as if it hangs. Therefore
+every candidate is checked twice: it hangs if it still has the same start the second time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class HangingTransaction:
     start_ms: int | None
     last_timestamp_ms: int
     transactional_id: str | None
-    """The one that has the producer id now; None if none has."""
+    """The transactional id that currently has the producer id; None if there is none."""
     reason: str
 
     def document(self, now_ms: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def why_hanging(opened: OpenTransaction, description: TransactionDescription | N
     if description is None:
         return "no coordinator shows an id with its producer id"
     if description.producer_id != opened.producer.producer_id:
-        return f"{description.transactional_id} has another producer id now ({description.producer_id})"
+        return f"{description.transactional_id} now has another producer id ({description.producer_id})"
     if description.state not in (ONGOING, *PREPARED):
         return f"{description.transactional_id} is in state {description.state}"
     if opened.partition not in description.partitions:
@@ -64,7 +64,8 @@ def why_hanging(opened: OpenTransaction, description: TransactionDescription | N
 async def find_hanging(
     view: ClusterView, topics: Iterable[str] = ()
 ) -> tuple[list[HangingTransaction], dict[TopicPartition, ClientError]]:
-    """Those that hang, oldest first, and the partitions that could not be looked at. No topics means all of them."""
+    """The hanging transactions, oldest first, and the partitions that could not be checked. No topics means all
+    topics."""
     wanted = set(topics)
     for topic in wanted:
         await view.describe_topic(topic)  # a name that does not exist is an error

@@ -1,6 +1,6 @@
-"""The records of __transaction_state and __consumer_offsets, decoded: on disk and over the wire they are the same.
+"""The records of __transaction_state and __consumer_offsets, decoded. They are the same on disk and over the wire.
 
-A record that cannot be decoded gets a problem in its place, in the words of Kafka's dump tool; it never stops a dump.
+A record that cannot be decoded is replaced by a problem, in the words of Kafka's dump tool; it never stops a dump.
 """
 
 import base64
@@ -25,7 +25,7 @@ _KEY_VERSION = 0
 
 
 class DecodedRecord(NamedTuple):
-    """`value` is None for a tombstone. `problem` replaces both when the bytes are not understood."""
+    """`value` is None for a tombstone. `problem` replaces key and value if they cannot be decoded."""
 
     key_type: int
     key: dict[str, Any] | None
@@ -53,7 +53,7 @@ def is_decodable(topic: str) -> bool:
 
 
 def decode_record(topic: str, record: Record) -> DecodedRecord:
-    """Never raises: a record that cannot be decoded comes with a `problem`."""
+    """Never raises: a record that cannot be decoded has a `problem`."""
     names = _names(topic)
     if record.key is None or len(record.key) < _VERSION.size:
         return _problem(-1, f"Error at offset {record.offset}, skipping. the record has no key")
@@ -99,7 +99,8 @@ def _names(topic: str) -> dict[int, tuple[str, str]]:
 
 
 def _open_members(value: dict[str, Any]) -> None:
-    """What members of a classic group subscribe to and own: a format of the clients inside the broker's record."""
+    """Decodes the subscriptions and assignments of classic groups, which are a format of the clients inside the
+    record."""
     if value.get("protocolType") != CONSUMER_PROTOCOL_TYPE:
         return
     for member in value.get("members", ()):
@@ -113,7 +114,7 @@ def _open_members(value: dict[str, Any]) -> None:
 
 
 def _client_message(name: str, data: bytes) -> dict[str, Any] | None:
-    """None, and the bytes stay as they are, when a client wrote something else."""
+    """Returns None if a client wrote something else; then the bytes stay undecoded."""
     if len(data) < _VERSION.size:
         return None
     (version,) = _VERSION.unpack_from(data)

@@ -1,12 +1,12 @@
-"""Honest lag: how many records a group has still to read, not how many offsets lie before it.
+"""Lag in records: how many records a group still has to read, rather than the difference of two offsets.
 
-Offsets are taken by markers, by aborted records and by what compaction removed; none of these will ever be read. What
-open transactions hold may or may not be read, so while there are any the answer is two numbers.
+Control records, aborted records and compacted records occupy offsets but will never be read. Records of open
+transactions may or may not be read, so while there are any the result is a range.
 
-Where nothing is committed, the group's consumers begin where their `auto.offset.reset` says, which no broker knows. Lag
-is counted from the start of the log then: `earliest`, the worst case. Consumers set to `latest` read less.
+Without a committed offset, consumers start according to their `auto.offset.reset`, which no broker knows. Then the lag
+is counted from the start of the log (`earliest`), the worst case. Consumers with `latest` read less.
 
-All of it is one snapshot: the log up to the high watermark that was asked for first.
+All of it is one snapshot: the log up to the high watermark that was queried first.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ from fencepost.wire import messages
 from fencepost.wire.errors import ErrorCode
 
 COUNTED_OFFSETS_MAX = 100_000
-"""Of a partition: a longer way is only counted when asked to, because every record of it has to be fetched."""
+"""Per partition: a larger distance is counted only on request, because every record has to be fetched."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordCount:
     certain: int
-    """Readable now, or decided and waiting behind the last stable offset."""
+    """Records that are readable now, or decided but after the last stable offset."""
     possible: int
-    """Of open transactions: read if they commit."""
+    """Records of open transactions, which are read if they commit."""
     readable: int
-    """Of the certain ones, those that a reader gets now."""
+    """Those of the certain ones that are readable now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PartitionLag:
     committed_offset: int | None
     offsets: PartitionOffsets
     count: RecordCount | None
-    """None when it was too far to count."""
+    """None if there are too many to count."""
     is_unstable: bool
     """An open transaction will change the committed offset."""
     pending: tuple[PendingOffset, ...] = ()
@@ -51,7 +51,7 @@ class PartitionLag:
 
     @property
     def start_offset(self) -> int:
-        """Where the group goes on reading; where nothing is committed, the start of the log."""
+        """Where the group continues reading; the start of the log if nothing is committed."""
         return start_of(self.committed_offset, self.offsets)
 
     @property
@@ -66,12 +66,12 @@ class PartitionLag:
 
     @property
     def needs_attention(self) -> bool:
-        """Records were deleted unread, or records are there and nothing was ever committed."""
+        """Whether records were deleted unread, or there are records but no committed offset."""
         return self.lost_offsets > 0 or (self.committed_offset is None and self.lag_max > 0)
 
     @property
     def lost_offsets(self) -> int:
-        """Committed before the log begins: whatever was between is gone."""
+        """The number of offsets between the committed offset and the start of the log: their records were deleted."""
         if self.committed_offset is None:
             return 0
         return max(self.offsets.log_start_offset - self.committed_offset, 0)
@@ -174,7 +174,7 @@ async def count_records(
 
 
 async def _count_readable(view: ClusterView, partition: TopicPartition, start: int, end: int) -> int:
-    """What a reader of committed records gets from [start, end), by the same rules that such a reader applies."""
+    """The number of records that a read_committed consumer gets from [start, end), by the rules of such a consumer."""
     count, position = 0, start
     while position < end:
         stretch = await view.fetch(partition, position, IsolationLevel.READ_COMMITTED)
@@ -193,7 +193,7 @@ async def _count_readable(view: ClusterView, partition: TopicPartition, start: i
 async def unstable_partitions(
     view: ClusterView, group_id: str, partitions: Iterable[TopicPartition]
 ) -> set[TopicPartition]:
-    """Those whose committed offset an open transaction is about to change: a consumer that starts now must wait."""
+    """The partitions with a pending offset in an open transaction: a consumer that starts now must wait."""
     by_topic: dict[str, list[int]] = {}
     for at in partitions:
         by_topic.setdefault(at.topic, []).append(at.partition)

@@ -1,4 +1,4 @@
-"""Messages of a schema as JSON, field by field as Kafka's own converters write them.
+"""Converts messages to JSON as Kafka's own converters do.
 
 Names are camelCase in the schema's order, tagged fields appear only when they differ from their default, bytes are
 base64 and uuids Kafka's url-safe text.

@@ -1,6 +1,6 @@
-"""The transactions of one partition, found by walking its batches in order: from files or from fetches.
+"""The transactions of one partition, found by reading its batches in order, from files or from fetches.
 
-Counts records, not offsets. Knows no coordinator: what is open here may be decided elsewhere.
+Counts records, not offsets. Knows no coordinator: a transaction that is open here may already be decided.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class Marker:
 
 @dataclasses.dataclass(slots=True)
 class PartitionTransaction:
-    """One producer's part of a transaction in one partition; without records if only a marker came."""
+    """The part of a transaction in one partition; without records if there is only a marker."""
 
     partition: TopicPartition
     producer_id: int
@@ -62,7 +62,7 @@ class PartitionTransaction:
 
 class PartitionScan:
     def __init__(self, partition: TopicPartition, next_offset: int = 0) -> None:
-        """`next_offset` is where the walk begins."""
+        """`next_offset` is where the scan begins."""
         self.partition = partition
         self.open: dict[int, PartitionTransaction] = {}
         self.ended: list[PartitionTransaction] = []
@@ -88,8 +88,8 @@ class PartitionScan:
         return [each for each in self.transactions() if each.producer_id in producer_ids]
 
     def forget_ended(self, producer_ids: Collection[int], kept_max: int) -> bool:
-        """Forgets what a scan that goes on for long does not need: the batches that were counted, what other producers
-        have ended, and all but the last of what these have. True if some of theirs was forgotten."""
+        """Forgets what a long scan does not need: counted batches, ended transactions of other producers, and all but
+        the last ones of these producers. Returns True if some of theirs were forgotten."""
         self.pieces.clear()
         own = [each for each in self.ended if each.producer_id in producer_ids]
         self.ended = own[-kept_max:]
@@ -100,7 +100,7 @@ class PartitionScan:
         return sum(transaction.record_count for transaction in self.open.values())
 
     def records_decided_below(self, offset: int) -> int:
-        """Records before an offset that readers of committed records get: plain ones, and those of commits."""
+        """The number of records before an offset that read_committed consumers get."""
         return sum(
             count
             for base_offset, count, transaction in self.pieces

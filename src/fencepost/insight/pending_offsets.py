@@ -1,4 +1,4 @@
-"""Offsets of groups that were committed inside transactions which are still open."""
+"""Group offsets that were committed in transactions that are still open."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -29,7 +29,8 @@ class PendingOffset(NamedTuple):
 
 
 async def pending_offsets(view: ClusterView, opened: Iterable[OpenTransaction]) -> list[PendingOffset]:
-    """What open transactions of partitions of __consumer_offsets would commit; the last of each kind counts."""
+    """The offsets that open transactions in __consumer_offsets would commit; the last one for each group and
+    partition."""
     found: dict[tuple[str, TopicPartition, int], PendingOffset] = {}
     by_partition: dict[TopicPartition, dict[int, int]] = {}
     for each in opened:
@@ -55,7 +56,7 @@ async def pending_offsets(view: ClusterView, opened: Iterable[OpenTransaction]) 
 
 
 async def pending_of_group(view: ClusterView, group_id: str) -> list[PendingOffset] | None:
-    """None where the cluster hides __consumer_offsets."""
+    """None if the cluster hides __consumer_offsets."""
     try:
         partition = await view.coordinator_partition(CONSUMER_OFFSETS, group_id)
         opened, refused = await view.open_transactions([partition])

@@ -1,7 +1,7 @@
-"""A `.log` file read as it lies on disk: batches with their positions, and what is left over at the end.
+"""Reads a `.log` file: its batches with their positions, and any trailing bytes.
 
-Trusts nothing: a batch whose CRC is wrong is still given, marked invalid; the walk ends where no batch can be. Reads
-batch by batch, so that a file may be larger than memory and may grow or shrink meanwhile.
+A batch with a wrong CRC is still returned, marked as invalid; reading ends where there cannot be a batch. Reads batch
+by batch, so that a file may be larger than memory and may grow or shrink meanwhile.
 """
 
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ class StoredBatch(NamedTuple):
     data: bytes
 
     def records(self) -> list[Record]:
-        """Raises MalformedMessage when the records are not what the header says."""
+        """Raises MalformedMessage if the records do not match the header."""
         try:
             return list(read_records(self.data, DECOMPRESSED_BATCH_MAX_BYTES))
         except KafkaError as error:
             raise MalformedMessage(f"the records of the batch at {self.position} cannot be read: {error}") from None
 
     def marker(self) -> EndTransactionMarker | None:
-        """What a control batch ends; None for batches of records and control batches of another kind."""
+        """The transaction marker in a control batch; None for all other batches."""
         if not self.header.is_control or not self.is_valid:
             return None
         return read_marker(self.data)
@@ -49,9 +49,9 @@ class SegmentFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.valid_bytes = 0
-        """Up to where batches were found, once they have been iterated."""
+        """The end of the last batch, after iteration."""
         self.trailing_bytes = 0
-        """What follows and is no batch."""
+        """The bytes after the last batch."""
 
     @property
     def base_offset(self) -> int:

@@ -1,4 +1,4 @@
-"""What __transaction_state says of a transactional id, record by record, from a file or from the wire."""
+"""The records of a transactional id in __transaction_state, from a file or over the wire."""
 
 import dataclasses
 import struct
@@ -65,9 +65,9 @@ class StateChange:
 
 
 def read_state_change(record: Record) -> StateChange | None:
-    """None for a record that this version does not know.
+    """Returns None for an unknown type of record.
 
-    The page reads thousands of these in a second, so the messages are used as they are decoded.
+    The dashboard reads thousands of these per second, so the decoded messages are used directly.
     """
     if record.key is None or len(record.key) < _VERSION.size or _VERSION.unpack_from(record.key)[0] != _KEY_TYPE:
         return None

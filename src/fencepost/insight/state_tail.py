@@ -1,6 +1,6 @@
-"""Follows __transaction_state: what changed since the last look, with one Fetch for all its partitions.
+"""Follows __transaction_state: reads new changes with one Fetch for all its partitions.
 
-Keeps its positions when a broker goes away and comes back. What it cannot keep up with it skips, and says how much.
+Keeps its positions while a broker is unavailable. If it cannot keep up, it skips changes and reports how many.
 """
 
 import dataclasses
@@ -13,22 +13,22 @@ from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 FIRST_READ_OFFSETS = 500
-"""Of each partition, when the tail begins: so much of the past is read."""
+"""How much of the past of each partition is read at the start."""
 ROUNDS_MAX = 4
 ROUND_MAX_BYTES = 2 * 1024 * 1024
 
 
 class TransactionStateHidden(Exception):
-    """The cluster does not let us read __transaction_state."""
+    """The cluster does not allow reading __transaction_state."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Followed:
     changes: list[tuple[StateChange, bool]]
-    """In the order of time, and of each partition; with whether it is younger than the tail."""
+    """Ordered by time and within each partition; with a flag for changes after the start of the tail."""
     skipped_offsets: int = 0
     is_other_log: bool = False
-    """A partition does not have what was read of it before: the log was cut, or made anew."""
+    """A partition no longer has what was read before: the log was truncated or created again."""
 
 
 class StateTail:
@@ -42,9 +42,9 @@ class StateTail:
         return bool(self._positions)
 
     async def begin(self, *, is_new: bool = False) -> bool:
-        """Take a place near the end of every partition; False if the topic is not there (or not shown).
+        """Starts near the end of every partition. Returns False if the topic does not exist or is hidden.
 
-        `is_new`: it was not there before, so that everything in it has happened since.
+        `is_new`: the topic did not exist before, so everything in it is new.
         """
         try:
             topics = await self._view.list_topics()
@@ -65,7 +65,7 @@ class StateTail:
         return bool(partitions)
 
     async def read(self) -> Followed:
-        """Everything new, as far as it can be read in a moment."""
+        """Reads the new changes, as far as that is possible in a short time."""
         changes: list[tuple[StateChange, bool]] = []
         is_other_log = False
         behind: dict[TopicPartition, int] = {}
@@ -83,7 +83,7 @@ class StateTail:
                 if not behind:
                     break
         except (ClientError, TransactionStateHidden):
-            # What was taken is given out: its place in the log has been passed.
+            # The changes read so far are returned: the positions are already past them.
             if not changes and not is_other_log:
                 raise
             behind = {}
@@ -114,7 +114,7 @@ class StateTail:
 
 
 def _in_order(changes: list[tuple[StateChange, bool]]) -> list[tuple[StateChange, bool]]:
-    """By time; but the changes of an id never change places, whatever the broker's clock did."""
+    """Sorted by time, but the changes of an id keep their order even if the broker's clock jumped."""
     latest: dict[str, int] = {}
     keyed = []
     for each in changes:

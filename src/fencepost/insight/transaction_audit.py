@@ -1,9 +1,9 @@
-"""Audits the transactions of a data directory: one producer, or all, through every partition.
+"""Audits the transactions of one producer, or of all, in every partition of a data directory.
 
 Three faults never occur in a healthy log: a transaction that ended differently in two partitions (torn), one that no
-coordinator will ever end (hanging), one that was ended twice in a partition (double-ended). Each is reported only where
-the files prove it. Old clients use one epoch for many transactions, and compaction removes coordinator records, so what
-could be either is not reported.
+coordinator will ever end (hanging), one that was ended twice in a partition (double-ended). Each is reported only if
+the files prove it. Old clients use one epoch for many transactions, and compaction removes coordinator records, so
+ambiguous cases are not reported.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclasses.dataclass(slots=True)
 class TransactionAudit:
-    """What a directory has of the producers that were asked for, and what is wrong with it."""
+    """The transactions of the requested producers in a directory, and the faults found."""
 
     transactions: list[PartitionTransaction]
     changes: list[StateChange]
@@ -134,7 +134,8 @@ def _torn(transactions: list[PartitionTransaction], changes: list[StateChange], 
             decisions[change.producer_id, change.producer_epoch].add(change.is_commit)
     for pair, ended in by_pair.items():
         outcomes = decisions.get(pair, set())
-        # A marker whose epoch is above its records' was made for one transaction alone, and so were its twins.
+        # A marker with a higher epoch than its records belongs to one transaction only, and so do those in other
+        # partitions.
         is_one = any(each.record_count and each.marker and each.marker.producer_epoch > each.producer_epoch
                      for each in ended)  # fmt: skip
         kinds = {each.marker.is_commit for each in ended if each.marker is not None}
@@ -160,7 +161,7 @@ def _double_ended(transactions: list[PartitionTransaction], names: dict[int, str
             first, second = before.marker, after.marker
             if first is None or second is None or first.producer_epoch != second.producer_epoch or after.record_count:
                 continue
-            # Old clients end every transaction under one epoch, and may add a partition that they never write to.
+            # Old clients end every transaction with the same epoch, and may add a partition that they never write to.
             is_certain = before.producer_epoch < first.producer_epoch or first.is_commit != second.is_commit
             if is_certain:
                 both = f"{first.kind} at {first.offset} and {second.kind} at {second.offset}"
@@ -183,7 +184,7 @@ def _hanging(
         elif state.state in (ONGOING, *PREPARED) and each.partition in state.partitions:
             continue
         else:
-            why = f"its coordinator is in state {state.state} and does not know of this partition"
+            why = f"its coordinator is in state {state.state} and does not know this partition"
         text = f"{each.partition} is open from {each.first_offset} with {each.record_count} records; {why}"
         found.append(_finding("hanging", each.producer_id, names, text))
     return found

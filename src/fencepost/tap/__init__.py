@@ -1,1 +1,1 @@
-"""A view of the wire: a proxy that keeps clients behind it, decodes every call and draws what a transaction did."""
+"""A proxy between clients and a cluster that decodes every request and shows the course of transactions."""

@@ -1,4 +1,4 @@
-"""One call: what was asked, by whom, of which broker, and what came of it. Made from the lines of a recording."""
+"""Calls: request, client, broker and answer, built from the lines of a recording."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Call:
     version: int
     client_id: str | None
     client: str
-    """The client's address; with the connection's number, because an address may come back."""
+    """The client's address, with the number of the connection, because addresses can be reused."""
     connection: int
     broker: str
     asked_at: float
@@ -23,7 +23,7 @@ class Call:
     answered_at: float | None = None
     response: Plain | None = None
     lost: str | None = None
-    """Why no answer can come any more."""
+    """Why no answer can arrive any more."""
 
     @property
     def seconds(self) -> float | None:
@@ -40,7 +40,7 @@ class Call:
 
     @property
     def errors(self) -> list[str]:
-        """The names of all errors in the answer, each once."""
+        """The distinct names of the errors in the answer."""
         return list(dict.fromkeys(_error_name(code) for code in _error_codes(self.response) if code != 0))
 
 
@@ -74,7 +74,7 @@ class Recording:
     calls: dict[int, Call] = field(default_factory=dict)
 
     def add(self, line: Plain) -> Call | None:
-        """One line of a recording; the call that it concerns."""
+        """Adds one line of a recording. Returns the call it belongs to."""
         kind = line.get("type")
         if kind == "tap":
             self.upstream = line["upstream"]

@@ -1,6 +1,6 @@
-"""What a frame says, as plain data fit for a recording: fields by name, record batches as counts, secrets left out.
+"""Decodes frames into plain data for a recording: fields by name, record batches as counts, without secrets.
 
-A frame of an API or version that is not known here is not an error: it is passed on, and only its header is shown.
+An unknown API or version is not an error: the frame is passed on, and only its header is shown.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Plain = dict[str, Any]
 
 HIDDEN = "(hidden)"
 CONTENT_BYTES_MAX = 64 * 1024 * 1024
-# Their values may be passwords.
+# The values may be passwords.
 _APIS_WITH_SETTINGS = {"AlterConfigs", "IncrementalAlterConfigs", "DescribeConfigs", "CreateTopics"}
 _SECRET_FIELDS = {
     "SaslAuthenticate": {"auth_bytes"},
@@ -42,7 +42,7 @@ def is_known(api_key: int, version: int) -> bool:
 
 
 def newest_version(api_key: int) -> int | None:
-    """The highest version that can be read here, None for an API that is not known."""
+    """The highest supported version; None for an unknown API."""
     try:
         return int(schema_of(f"{ApiKey(api_key).camel_name}Request")["valid"][1])
     except (ValueError, KeyError):
@@ -50,21 +50,21 @@ def newest_version(api_key: int) -> int | None:
 
 
 def read_request(frame: memoryview) -> tuple[RequestHeader, Any]:
-    """The header, and the message or None where it cannot be read."""
+    """The header, and the message, or None if it cannot be decoded."""
     header = read_request_header(frame, is_known=False)
     if not is_known(header.api_key, header.api_version):
         return header, None
     try:
         header = read_request_header(frame)
         cls = message_class(f"{api_name(header.api_key)}Request")
-        # Brokers ignore what some clients send behind a request.
+        # Brokers ignore trailing bytes, which some clients send.
         return header, decode_prefix(cls, header.api_version, frame, header.body)[0]
     except MalformedMessage:
         return header, None
 
 
 def read_answer(api_key: int, version: int, frame: memoryview) -> tuple[Any, int] | None:
-    """The message of a response and the version that it is in, None where it cannot be read."""
+    """The message of a response and its version; None if it cannot be decoded."""
     versions = [version] if is_known(api_key, version) else []
     if api_key == ApiKey.API_VERSIONS:
         # A broker that does not know the version of this request answers in version 0.
@@ -78,7 +78,7 @@ def read_answer(api_key: int, version: int, frame: memoryview) -> tuple[Any, int
 
 
 def plain(api: str, message: Any, *, with_contents: bool, topic_name: Callable[[bytes], str | None]) -> Plain:
-    """The message as JSON can hold it."""
+    """The message as JSON-compatible data."""
     return _Plain(api, with_contents, topic_name).struct(message)
 
 

@@ -1,7 +1,7 @@
 """The proxy: one listener per broker, frames passed on in order and unchanged but for addresses and version limits.
 
-Addresses in answers are replaced by the tap's own, so that clients stay behind it, and the versions that a broker
-offers are cut to those that can be read here. Everything else, what cannot be read included, goes through as it came.
+Addresses in answers are replaced by the tap's own, so that clients stay connected to it, and the API versions of a
+broker are limited to those that can be decoded. Everything else is passed on unchanged, even if it cannot be decoded.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ Observer = Callable[[Plain], None]
 
 
 class TapFailed(Exception):
-    """The tap cannot listen where it was asked to."""
+    """The tap cannot listen on the given address, or cannot reach the cluster."""
 
 
 class Tap:
-    """`observe` gets every line of the recording as it happens."""
+    """`observe` gets every line of the recording immediately."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Tap:
                 return await asyncio.open_connection(*broker, limit=READ_BYTES, ssl=self._encryption.upstream)
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", None) or error.reason or error
-            raise TapFailed(f"no TLS with {broker[0]}:{broker[1]}: {reason}") from None
+            raise TapFailed(f"TLS handshake with {broker[0]}:{broker[1]} failed: {reason}") from None
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or "no answer"
             raise TapFailed(f"cannot reach {broker[0]}:{broker[1]}: {reason}") from None
@@ -99,7 +99,7 @@ class Tap:
         try:
             upstream_reader, upstream_writer = await self._connect(broker)
         except TapFailed:
-            # As if the broker itself were away.
+            # Behaves as if the broker itself were unavailable.
             writer.close()
             return
         link = _Link(self, broker, next(self._connections), writer)
@@ -117,7 +117,7 @@ class Tap:
             writer.close()
             upstream_writer.close()
 
-    # What the links of all connections share
+    # Shared by the links of all connections
 
     def note(self, line: Plain) -> None:
         self._observe(line)
@@ -136,13 +136,14 @@ class Tap:
                 self._topics[bytes(topic.topic_id)] = topic.name
 
     async def listener_for(self, broker: Address, seen_as: str) -> Address:
-        """Where clients reach this broker through the tap, at the address by which they reached us."""
+        """The address for reaching this broker through the tap, with the host name by which the client reached us."""
         if broker not in self._servers:
             await self._serve(broker, (self._listen[0], self._free_port()))
         return seen_as, self._servers[broker].sockets[0].getsockname()[1]
 
     def _free_port(self) -> int:
-        """The next after the first one, so that a firewall can be set up; any free port where the first was any."""
+        """The port after the last one, so that a firewall can be configured; any free port if the first was chosen
+        that way."""
         return self._listen[1] + len(self._servers) if self._listen[1] else 0
 
 
@@ -154,7 +155,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Link:
-    """One client's connection: which calls wait for an answer."""
+    """One client connection, with its unanswered calls."""
 
     tap: Tap
     broker: Address
@@ -162,7 +163,7 @@ class _Link:
     client: asyncio.StreamWriter
     waiting: dict[int, _Asked] = field(default_factory=dict)
     is_opaque: bool = False
-    """After a handshake of the oldest kind come frames that are no calls."""
+    """After a version 0 handshake, frames are not requests."""
 
     async def take_request(self, frame: memoryview) -> bytes | memoryview:
         if self.is_opaque or len(frame) < SHORTEST_REQUEST_BYTES:
@@ -211,7 +212,7 @@ class _Link:
         return memoryview(b"".join(pieces))[4:]
 
     async def _move_addresses(self, value: Any) -> bool:
-        """Every host and port in the answer becomes the tap's."""
+        """Replaces every host and port in the answer by the tap's."""
         changed = False
         if isinstance(value, list):
             for each in value:
@@ -255,7 +256,7 @@ async def _pump(
     writer: asyncio.StreamWriter,
     take: Callable[[memoryview], Awaitable[bytes | memoryview]],
 ) -> None:
-    """Frames from one side to the other, until either hangs up."""
+    """Passes frames from one side to the other until one of them disconnects."""
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Recordings as files: JSON lines, each written at once, so that what was in flight at the end is there too."""
+"""Recordings as files: JSON lines, each written immediately, so that unanswered calls are included."""
 
 import contextlib
 import json
@@ -16,16 +16,16 @@ PRIVATE_MODE = 0o600
 
 
 class InvalidRecording(Exception):
-    """A file that is no recording."""
+    """The file is not a recording."""
 
 
 class RecordingFile:
     def __init__(self, file: Path) -> None:
-        """Nobody else may read it, not even where there was a file before: records and names are in it."""
+        """Makes the file readable by its owner only, even if it existed before: it contains records and names."""
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_MODE)
         self._file = open(descriptor, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - open as long as this is
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            with contextlib.suppress(PermissionError):  # of another owner, who decides
+            with contextlib.suppress(PermissionError):  # a file of another owner
                 os.fchmod(descriptor, PRIVATE_MODE)
 
     def write(self, line: Plain) -> None:
@@ -53,5 +53,5 @@ def read_recording(file: Path) -> Iterator[Plain]:
             try:
                 yield json.loads(text)
             except ValueError:
-                # The last line of a recording that was cut short.
+                # The last line of a truncated recording.
                 return

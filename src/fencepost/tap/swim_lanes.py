@@ -1,4 +1,4 @@
-"""A transactional id's calls as a swim lane: one line per call, an arrow from the client to whom it asked."""
+"""The calls of a transactional id as a swim lane: one line per call, with an arrow from the client to the broker."""
 
 import datetime
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from fencepost.tap.frames import Plain
 LANES = ("client", "coordinator", "leaders", "group")
 LANE_WIDTH = 19
 HELD_SECONDS = 1.0
-"""A call without an answer for so long is worth a line of its own while it waits."""
+"""A call that is unanswered for this long gets a line of its own while it waits."""
 
 _LANE_OF_API = {
     "FindCoordinator": 1,
@@ -37,7 +37,7 @@ def heading(transactional_id: str, calls: Sequence[Call]) -> list[str]:
 
 
 def line(call: Call, now: float | None = None) -> str:
-    """One call as a line; `now` is the time by which a call without an answer has waited."""
+    """Formats one call; `now` is the current time, for unanswered calls."""
     lane = _LANE_OF_API.get(call.api, 1)
     arrow = ("├─" + _label(call)).ljust(lane * LANE_WIDTH - 1, "─") + "▶"
     drawn = arrow + _EMPTY_LANES[len(arrow) :]
@@ -77,7 +77,7 @@ def outcome(call: Call) -> str:
 def _asked(call: Call) -> str:
     request = call.request
     if request is None:
-        return f"{call.api} v{call.version}, which cannot be read here"
+        return f"{call.api} v{call.version}, which cannot be decoded"
     match call.api:
         case "InitProducerId":
             return "" if request.get("producer_id", -1) < 0 else _identity(request)

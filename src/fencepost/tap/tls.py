@@ -1,7 +1,7 @@
-"""TLS on either side of the tap: towards the cluster as a client, towards clients with a certificate of its own.
+"""TLS on both sides of the tap: as a client of the cluster, and with its own certificate towards clients.
 
-The two sides are apart, so that what passes can be read in between. Nobody logs in here: SASL goes through, from the
-client to the broker, and is never shown.
+The two sides are independent, so that the tap can decode what passes. The tap does not authenticate: SASL passes
+through it, from the client to the broker, and is never recorded.
 """
 
 import ssl
@@ -21,16 +21,16 @@ class Encryption:
 
 
 def upstream_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """From a client's settings; None where these speak of no TLS. Raises InvalidOption.
+    """From client settings; None if they do not use TLS. Raises InvalidOption.
 
-    Settings for a login are not read: everyone who can connect to the tap would be logged in.
+    Ignores credentials: otherwise everyone who can connect to the tap would be authenticated.
     """
     given = str(settings.get(PROTOCOL, "PLAINTEXT")).upper()
     return security_of({**settings, PROTOCOL: given.removeprefix("SASL_")}).tls
 
 
 def listening_context(certificate: str, key: str | None) -> ssl.SSLContext:
-    """Raises OSError (of which SSLError is one)."""
+    """Raises OSError, including SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
@@ -43,5 +43,5 @@ def _remember(connection: ssl.SSLObject, name: str | None, context: ssl.SSLConte
 
 
 def asked_for(connection: ssl.SSLObject | None) -> str | None:
-    """The name by which a client reached us, which our certificate bears; an address is not said by TLS."""
+    """The server name that the client sent in the TLS handshake; None for an IP address."""
     return getattr(connection, "asked_for", None)

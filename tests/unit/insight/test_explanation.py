@@ -110,7 +110,7 @@ def test_what_a_cluster_hides_is_said_to_be_hidden() -> None:
     hidden = PartitionFacts(AT, PartitionOffsets(0, 4, 10), 1, 2, 3, (), "TOPIC_AUTHORIZATION_FAILED")
     judged = judge_partition(hidden, NOW_MS, 0, HERE)
     assert judged.is_stuck
-    assert "2 records wait; who holds them cannot be seen: TOPIC_AUTHORIZATION_FAILED" in judged.reason
+    assert "2 records wait, but the cluster does not show for whom: TOPIC_AUTHORIZATION_FAILED" in judged.reason
 
 
 def test_a_quiet_partition_and_a_quiet_id_are_healthy() -> None:

@@ -179,5 +179,5 @@ def test_a_producer_without_an_id_is_explained_by_its_open_partitions(directory:
     assert isinstance(explained, PartitionsExplanation)
     assert [str(facts.partition) for facts, _ in explained.judged] == ["a-0"]
     assert explained.is_stuck
-    with pytest.raises(NothingKnown, match="no partition in it has a transaction of it open"):
+    with pytest.raises(NothingKnown, match="it has no open transaction in any partition"):
         asyncio.run(explain(source, Question(None, PRODUCER + 1)))

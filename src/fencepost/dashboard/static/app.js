@@ -51,7 +51,7 @@ function View({ route }) {
       return html`<${Pipelines} />`;
     default:
       return html`<${Head} title="No such view" /><div class="card"><${Empty}
-        title="There is nothing here">The address may be mistyped.<//></div>`;
+        title="Page not found">The address may be mistyped.<//></div>`;
   }
 }
 

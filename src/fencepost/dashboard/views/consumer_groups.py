@@ -1,4 +1,4 @@
-"""Groups, and one of them with its honest lag."""
+"""The list of groups, and one group with its lag in records."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from fencepost.wire.errors import ErrorCode
 
 LIMIT_MAX = 500
 DESCRIBED_MAX = 50
-"""Groups of a page whose members are counted: each costs a call."""
+"""Maximum number of groups whose members are counted: each needs a request."""
 
 
 async def groups(page: Page, parameters: Parameters) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def group(page: Page, parameters: Parameters) -> dict[str, Any]:
         description: GroupDescription = await page.view.describe_group(group_id)
     except BrokerError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            raise NotThere(f"there is no group {group_id!r}") from None
+            raise NotThere(f"the group {group_id!r} does not exist") from None
         raise
     lags = await group_lag(page.view, group_id)
     least, most = total_lag(lags)

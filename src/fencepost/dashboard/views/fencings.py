@@ -1,4 +1,4 @@
-"""Producers as the leaders of partitions know them, and who was fenced or refused, and why."""
+"""Producers according to the leaders of partitions, and which ones were fenced or refused, and why."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
 PARTITIONS_MAX = 200
-"""Whose producers are asked for at a time."""
+"""Number of partitions whose producers are queried at a time."""
 FENCINGS_MAX = 100
 
 
@@ -63,7 +63,7 @@ async def _partitions(page: Page, topic: str) -> list[TopicPartition]:
     found = [
         TopicPartition(each.name, number)
         for each in topics
-        # In the internal topics every producer of the cluster writes; they are shown when asked for.
+        # All producers of the cluster write to the internal topics, which are shown only on request.
         if (each.name == topic if topic else not each.is_internal)
         for number in each.partitions
     ]
@@ -73,7 +73,7 @@ async def _partitions(page: Page, topic: str) -> list[TopicPartition]:
 
 
 def _fencings(causes: list[Cause], text: str) -> list[Cause]:
-    """The last ones first."""
+    """The latest first."""
     wanted = [
         cause
         for cause in causes

@@ -46,7 +46,7 @@ async def _oldest_open(page: Page, now_ms: int) -> dict[str, Any] | None:
 
 
 ASKED_AFTER_MS = 2_000
-"""Who has a transaction open is asked only when it stays open: most end before one could look."""
+"""The client of an open transaction is queried only if it stays open: most end quickly."""
 
 
 async def _client(page: Page, transactional_id: str, epoch: int | None, age_ms: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Partitions with their offsets, and the strip of one."""
+"""The list of partitions with their offsets, and the strip of one partition."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from fencepost.topic_partition import TopicPartition
 
 LIMIT_MAX = 500
 LOOKAHEAD_MAX = 200_000
-"""Offsets behind a stretch that are read at most to learn how its transactions ended."""
+"""Maximum number of offsets after a range that are read to find out how its transactions ended."""
 
 
 async def partitions(page: Page, parameters: Parameters) -> dict[str, Any]:
-    """A row for each partition; the cluster's own topics only on request, or where they are searched for."""
+    """A row for each partition. Internal topics are included only on request or if searched for."""
     await page.survey.refresh()
     text, is_held_only, with_internal = parameters.text("q"), parameters.flag("held"), parameters.flag("internal")
     limit, offset = parameters.number("limit", 100, 1, LIMIT_MAX), parameters.number("offset", 0)
@@ -94,9 +94,9 @@ async def strip(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 
 async def _holder(page: Page, at: TopicPartition, offsets: PartitionOffsets) -> dict[str, Any] | None:
-    """Whose transaction begins at the last stable offset, wherever the strip is; None if nothing holds the readers.
+    """The producer whose transaction begins at the last stable offset; None if nothing holds up the readers.
 
-    The batch there says it: to ask for all the producers of the partition would cost much more.
+    Reads the batch there: querying all producers of the partition would cost much more.
     """
     stable = offsets.last_stable_offset
     if stable >= offsets.high_watermark:
@@ -108,7 +108,7 @@ async def _holder(page: Page, at: TopicPartition, offsets: PartitionOffsets) -> 
     description = None if name is None else await page.view.describe_transaction_if_known(name)
     now = await page.view.list_offsets({at: int(Reset.LATEST)}, IsolationLevel.READ_COMMITTED)
     if now[at].offset != stable:
-        return None  # it has ended meanwhile, and what was asked about it may be about the next one
+        return None  # it has ended meanwhile, so the answers may be about the next one
     producer = ProducerState(header.producer_id, header.producer_epoch, -1, -1, -1, stable)
     holder = Holder(
         at,
@@ -139,8 +139,8 @@ async def _holder(page: Page, at: TopicPartition, offsets: PartitionOffsets) -> 
 async def _read(
     view: ClusterView, at: TopicPartition, chosen: Stretch, offsets: PartitionOffsets
 ) -> tuple[list[SeenBatch], list[AbortedTransaction]]:
-    """The batches of the stretch, those behind it that say how its transactions ended, and what the broker lists as
-    aborted."""
+    """The batches of the range, later ones that show how its transactions ended, and the transactions that the broker
+    lists as aborted."""
     found: dict[int, SeenBatch] = {}
     aborted: list[AbortedTransaction] = []
     position, stable_end = chosen.start, min(chosen.end, offsets.last_stable_offset)
@@ -162,7 +162,7 @@ async def _read(
 async def _read_unstable(
     view: ClusterView, at: TopicPartition, begin: int, end: int, high_watermark: int, found: dict[int, SeenBatch]
 ) -> None:
-    """Behind the last stable offset only markers tell; they may come long after the stretch."""
+    """After the last stable offset only markers show the outcome, possibly long after the range."""
     undecided: set[int] = set()
     opened: set[int] | None = None
     async for batch in view.batches(at, begin, min(high_watermark, end + LOOKAHEAD_MAX)):
@@ -170,7 +170,7 @@ async def _read_unstable(
         if header.base_offset >= end:
             if opened is None:
                 opened = {each.producer.producer_id for each in (await view.open_transactions([at]))[0]}
-            # What is still open has no marker anywhere. A producer may have ended one and begun another since.
+            # An open transaction has no marker. A producer may have ended one and begun another since.
             if not undecided - opened and (header.base_offset >= end + OFFSETS_MAX or not undecided):
                 return
         if header.is_control:

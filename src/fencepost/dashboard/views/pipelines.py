@@ -29,7 +29,7 @@ async def pipelines(page: Page, parameters: Parameters) -> dict[str, Any]:
 
 
 async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> dict[str, Any] | None:
-    """None for a name that no pipeline has left a mark under."""
+    """None if no pipeline has left traces under this name."""
     clients = traces.clients_by_epoch(cause for cause in causes if cause.transactional_id == name)
     client = traces.latest_client(clients, name)
     batch, least, most = None, None, None
@@ -40,7 +40,7 @@ async def _row(page: Page, name: str, has_group: bool, causes: list[Cause]) -> d
             if batch is not None or client is not None:
                 least, most = total_lag(await group_lag(page.view, name))
         except BrokerError:
-            pass  # the group went away, or is not shown: what else is known stays
+            pass  # the group was deleted or is hidden: show the rest
     if batch is None and client is None:
         return None
     row = page.watch.model.rows.get(name)

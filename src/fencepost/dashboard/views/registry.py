@@ -1,4 +1,4 @@
-"""The views by name, and how often each may be made anew while somebody looks at it."""
+"""The views by name, and how often each may be updated while it has viewers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple

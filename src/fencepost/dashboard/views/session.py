@@ -1,4 +1,4 @@
-"""What the page is connected to, what may be done from it, and what cannot be seen here."""
+"""The cluster of the page, the allowed actions, and what this cluster does not show."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ async def session(page: Page) -> dict[str, Any]:
     is_fencepost = await page.is_fencepost()
     notes = []
     if not is_fencepost:
-        notes.append("Apache Kafka keeps no journal of causes: who fenced whom, and which client, cannot be seen here.")
+        notes.append("Apache Kafka keeps no journal of causes: who fenced whom, and which client did it, is not shown.")
     if page.watch.note:
         notes.append(page.watch.note[0].upper() + page.watch.note[1:] + ".")
     return {
@@ -27,7 +27,7 @@ async def session(page: Page) -> dict[str, Any]:
 
 
 def locked_session() -> dict[str, Any]:
-    """For a browser that has not given the token yet."""
+    """The session document for a browser that has not sent the token yet."""
     return {
         "version": __version__,
         "bootstrap": "",

@@ -58,7 +58,7 @@ async def transaction(page: Page, parameters: Parameters) -> dict[str, Any]:
     await follower.update(description)
     try:
         now = await ClusterFacts(page.view).id_facts(transactional_id)
-    except NothingKnown:  # it has expired meanwhile
+    except NothingKnown:  # it has expired in the meantime
         raise NotThere(f"no coordinator knows the transactional id {transactional_id!r}") from None
     written = follower.written()
     moments = timeline(follower.changes, now.causes or (), written)[-MOMENTS_MAX:]
@@ -89,7 +89,7 @@ async def _leader(view: ClusterView, at: TopicPartition) -> int:
 
 
 async def _pending(view: ClusterView, facts: IdFacts) -> list[PendingOffset]:
-    """The offsets of groups that its open transaction would commit."""
+    """The group offsets that its open transaction would commit."""
     places = [at for at in facts.coordinator.partitions if at.topic == CONSUMER_OFFSETS]
     if not places:
         return []

@@ -37,7 +37,7 @@ export function Command({ text }) {
       setCopied(true);
       announce("Copied");
     } catch {
-      announce("Could not copy: select the text instead");
+      announce("Could not copy; select the text instead");
     }
   }
   return html`<div class="command"><code tabindex="0" role="textbox" aria-readonly="true"

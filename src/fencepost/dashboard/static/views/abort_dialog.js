@@ -78,7 +78,7 @@ export function AbortDialog({ target, name: whole, close }) {
       plan &&
       html`<div class="plan" data-plan>
       ${!isDone && html`<p>Nothing has been changed yet. This is what an abort would do:</p>`}
-      <div class="effects"><${Table} caption="What an abort does in each partition" columns=${COLUMNS}
+      <div class="effects"><${Table} caption="Effect of the abort in each partition" columns=${COLUMNS}
         rows=${plan.effects} rowKey=${(row) => place(row.topic, row.partition)} /></div>
       ${plan.text?.length > 0 && html`<ul>${plan.text.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`}</div>`
     }

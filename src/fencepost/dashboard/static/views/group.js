@@ -78,7 +78,7 @@ function Lag({ partitions, exact }) {
       class="end">solid: for certain, striped: if open transactions commit</span></header>
       ${
         partitions.length
-          ? html`<${Table} caption="Records to read in each partition" columns=${columns}
+          ? html`<${Table} caption="Lag of each partition, in records" columns=${columns}
             rows=${partitions.slice(0, 300)} rowKey=${(row) => place(row.topic, row.partition)} />
             ${!isCounted && html`<div class="foot">Some partitions have too many records to count here. This counts them: <${Command} text=${exact} /></div>`}
             ${partitions.some((each) => each.committed_offset === null) && html`<div class="foot">Where nothing is committed, consumers begin where their auto.offset.reset says. Lag is counted from the start of the log then (earliest): the worst case.</div>`}`
@@ -109,7 +109,7 @@ function note(row) {
   const waiting = (row.lag_min ?? 0) - (row.readable ?? row.lag_min ?? 0);
   if (row.is_counted && waiting > 0) parts.push(`${plural(waiting, "record")} wait behind an open transaction`);
   if (row.committed_offset === null) parts.push("nothing committed: counted from the start of the log");
-  if (!row.is_counted) parts.push("too many to count here");
+  if (!row.is_counted) parts.push("too many to count");
   if (row.lost_offsets) parts.push(`${plural(row.lost_offsets, "offset")} deleted before they were read`);
   if (row.has_pending_offset) parts.push("offset pending");
   return parts.join("; ");

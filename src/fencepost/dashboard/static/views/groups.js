@@ -51,7 +51,7 @@ export function Groups({ query }) {
     },
   ].filter(Boolean);
   return html`<${Head} title="Groups"
-    under="Lag is counted in records: markers, aborted records and gaps do not count." />
+    under="Lag is counted in records: control records, aborted records and gaps do not count." />
     <section class="card" aria-label="Consumer groups">
       <div class="controls"><${SearchField} value=${text} change=${(next) => {
         setText(next);
@@ -62,7 +62,7 @@ export function Groups({ query }) {
           ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
           : found.rows.length === 0
             ? html`<${Empty} title="No groups">
-                ${q ? "Another search may find one." : "They appear when the first consumer joins or commits."}
+                ${q ? "Try another search." : "They appear when the first consumer joins or commits."}
               <//>`
             : html`<${Table} caption="Consumer groups" columns=${columns} rows=${found.rows}
               rowKey=${(row) => row.group_id} />`

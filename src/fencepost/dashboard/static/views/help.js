@@ -8,8 +8,8 @@ const KEYS = [
   [["Enter"], "open the row"],
   [["Esc"], "back, or leave the field"],
   [["1", "–", "6"], "the six views"],
-  [["+", "−"], "zoom a strip that has the focus"],
-  [["←", "→"], "pan a strip, walk along a timeline"],
+  [["+", "−"], "zoom the focused strip"],
+  [["←", "→"], "pan a strip, move along a timeline"],
   [["n", "p"], "next and previous piece of a strip"],
   [["?"], "this help"],
 ];

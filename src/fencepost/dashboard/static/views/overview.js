@@ -44,7 +44,7 @@ function useHeldSaid(held) {
   useEffect(() => {
     if (held === undefined) return;
     if (before.current !== undefined && (before.current === 0) !== (held === 0)) {
-      announce(held === 0 ? "No partition is held any more" : `${plural(held, "partition")} held by open transactions`);
+      announce(held === 0 ? "No partition is held up any more" : `${plural(held, "partition")} held by open transactions`);
     }
     before.current = held;
   }, [held]);
@@ -63,14 +63,14 @@ function Tiles({ overview, held, passed }) {
       <div class="value">${oldest ? tickingAge(oldestAge) : "none"}</div>
       ${
         oldest
-          ? html`<div class="about">${visible(oldest.transactional_id)} · time-out ${age(oldest.timeout_ms)}</div>
+          ? html`<div class="about">${visible(oldest.transactional_id)} · timeout ${age(oldest.timeout_ms)}</div>
           <div class="meter" aria-hidden="true"><i
             style=${`width:${Math.min(100, (100 * oldestAge) / (oldest.timeout_ms || 1))}%`}></i></div>`
           : html`<div class="about">nothing waits for an end</div>`
       }
     </a>
     <${Tile} label="Held partitions" value=${count(held)} isAlert=${held > 0}
-      about=${held ? "readers of committed records wait" : "no reader waits"} href="#/partitions?held=1" />
+      about=${held ? "read_committed consumers wait" : "no reader waits"} href="#/partitions?held=1" />
   </div>`;
 }
 
@@ -156,7 +156,7 @@ function Held({ held, passed }) {
   return html`<section class="card"><header><h2>Held partitions</h2><span class="end">longest first</span></header>
     ${
       held.rows.length
-        ? html`<${Table} caption="Partitions whose last stable offset is held by an open transaction" columns=${columns}
+        ? html`<${Table} caption="Partitions whose last stable offset is held back by an open transaction" columns=${columns}
           rows=${held.rows.slice(0, ROWS_MAX)} rowKey=${(row) => place(row.topic, row.partition)} />`
         : html`<${Empty} title="Nothing is held">Readers of committed records see everything that was decided.<//>`
     }
@@ -182,7 +182,7 @@ function States({ states }) {
   return (
     rows.length > 0 &&
     html`<section class="card"><header><h2>Transactional ids by state</h2></header>
-    <${Table} caption="How many transactional ids are in each state" columns=${columns} rows=${rows}
+    <${Table} caption="Number of transactional ids by state" columns=${columns} rows=${rows}
       rowKey=${(state) => state} /></section>`
   );
 }
@@ -222,9 +222,9 @@ function Recent({ rows }) {
   return html`<section class="card"><header><h2>Just ended</h2><span class="end">newest first</span></header>
     ${
       rows.length
-        ? html`<${Table} caption="The last transactions that ended" columns=${columns} rows=${newest}
+        ? html`<${Table} caption="Recently ended transactions" columns=${columns} rows=${newest}
           rowKey=${(row) => `${row.transactional_id}/${row.completed_ms}`} />`
-        : html`<${Empty} title="Nothing has ended yet">Transactions appear here as they complete.<//>`
+        : html`<${Empty} title="No transaction has ended yet">Transactions appear here as they complete.<//>`
     }
   </section>`;
 }

@@ -113,7 +113,7 @@ export function Partitions({ query }) {
           ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
           : found.rows.length === 0
             ? html`<${Empty} title=${asked.held ? "Nothing is held" : found.total > found.internal_hidden ? "No partition matches" : "No topics yet"}>
-                ${asked.held ? "Readers of committed records see everything that was decided." : ""}
+                ${asked.held ? "read_committed consumers see everything that is decided." : ""}
               <//>`
             : html`<${Table} caption="Partitions, their offsets, and whether readers of committed records wait"
               columns=${columns} rows=${found.rows} rowKey=${(row) => place(row.topic, row.partition)} />`

@@ -12,7 +12,7 @@ const BATCHES_MAX = 40,
 export function Pipelines() {
   const { document: found } = useLive("pipelines", {}, "api/pipelines");
   return html`<${Head} title="Pipelines"
-    under="Spark pipelines, known by their client ids, groups and transactional ids" />
+    under="Spark pipelines, recognized by their client ids, groups and transactional ids" />
     ${
       found === null
         ? html`<${Waiting} what="pipelines" />`

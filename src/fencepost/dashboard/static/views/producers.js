@@ -83,7 +83,7 @@ export function Producers({ query }) {
           ? html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
           : found.rows.length === 0
             ? html`<${Empty} title="No producers">
-                ${q ? "Another search may find one." : "Partitions forget producers that have been silent for long."}
+                ${q ? "Try another search." : "Partitions forget producers that have been inactive for a long time."}
               <//>`
             : html`<${Table} caption="Producers by partition, with their epochs and sequences" columns=${columns}
               rows=${found.rows} rowKey=${(row) => `${row.topic}-${row.partition}-${row.producer_id}`} />`

@@ -142,7 +142,7 @@ function summary(strip, seen, shown) {
   const of = (kind) => seen.filter((piece) => piece.kind === kind).reduce((all, piece) => all + piece.records, 0);
   const held =
     strip.last_stable_offset < strip.high_watermark
-      ? `readers of committed records stop at ${count(strip.last_stable_offset)}`
+      ? `read_committed consumers stop at ${count(strip.last_stable_offset)}`
       : "nothing holds the readers";
   const counts = ["committed", "aborted", "open", "plain"].map((kind) => plural(of(kind), `${kind} record`)).join(", ");
   return `Offsets ${count(shown.from)} to ${count(shown.to)}: ${counts}; ${held}, the end is at ${count(strip.high_watermark)}`;

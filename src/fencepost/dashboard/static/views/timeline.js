@@ -54,7 +54,7 @@ export function Timeline({ lanes, history, atMs, isOpen }) {
     <header><h2>Timeline</h2>
       <span class="quiet">${moments.length > size ? `moments ${count(first + 1)}–${count(last + 1)} of ${count(moments.length)}` : ""}</span>
       <div class="strip-tools" style="margin-left:auto">
-        <span class="only-wide"><${Segments} label="How time is drawn" value=${isToScale ? "scale" : "even"}
+        <span class="only-wide"><${Segments} label="Time scale" value=${isToScale ? "scale" : "even"}
           change=${(key) => setToScale(key === "scale")} options=${[
           ["even", "Readable"],
           ["scale", "To scale"],
@@ -78,7 +78,7 @@ export function Timeline({ lanes, history, atMs, isOpen }) {
           chosen=${chosen} choose=${setChosen} />`}
     </div>
     <div class="facts-line" data-facts>
-      ${item ? html`<b>${item.title}</b> ${item.words}` : "Point at a part of the picture, or walk along it with the arrow keys."}
+      ${item ? html`<b>${item.title}</b> ${item.words}` : "Point at a part of the picture, or move along it with the arrow keys."}
     </div>
     <${Moments} history=${history} from=${from} to=${Math.max(to, isAtEnd ? Infinity : to)} />
   </section>`;
@@ -89,7 +89,7 @@ function Picture({ picture, chosen, choose }) {
   const firstKey = items.some((each) => each.key === chosen) ? chosen : items[0]?.key;
   return html`<svg class="picture" data-timeline viewBox=${`0 0 ${width} ${height}`} width=${width} height=${height}
     role="group"
-      aria-label=${`Timeline with ${items.length} parts. The table below says the same.`}>
+      aria-label=${`Timeline with ${items.length} parts. The table below has the same content.`}>
     ${bands.map(
       (band) => html`<g key=${band.key}>
       ${band.isTinted && html`<rect class="band" x=${band.x1} y="0" width=${band.x2 - band.x1}

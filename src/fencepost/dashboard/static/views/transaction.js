@@ -77,13 +77,13 @@ function Places({ partitions }) {
 function Hidden({ found }) {
   const notes = [];
   if (found.facts.is_transaction_state_hidden)
-    notes.push("This cluster hides __transaction_state: states before the present one cannot be seen.");
+    notes.push("This cluster hides __transaction_state, so earlier states are not shown.");
   if (found.facts.causes === null)
     notes.push(
-      "Who fenced whom, and which call was refused, this broker does not record: only Fencepost keeps causes.",
+      "This broker does not record who fenced whom and which calls were refused: only Fencepost records causes.",
     );
   if (found.is_truncated)
-    notes.push(`Only the latest part of its history is read here. More is read by: ${found.history_command}`);
+    notes.push(`Only the latest part of its history is shown. To see more, run: ${found.history_command}`);
   return (
     notes.length > 0 &&
     html`<div class="notes" role="note">${notes.map((note) => html`<p key=${note}>${note}</p>`)}</div>`

@@ -137,9 +137,9 @@ export function Transactions({ query }) {
           ? !refused && html`<div class="empty" aria-busy="true">${"\u00a0"}</div>`
           : found.rows.length === 0
             ? html`<${Empty} title=${found.total ? "Nothing matches" : "No transactional ids yet"}>
-                ${found.total ? "Another search or filter may." : "They appear when the first producer is initialised with one."}
+                ${found.total ? "Try another search or filter." : "They appear when the first transactional producer is initialized."}
               <//>`
-            : html`<${Table} caption="Transactional ids, what state each is in and for how long" columns=${columns}
+            : html`<${Table} caption="Transactional ids with their state and how long they have been in it" columns=${columns}
               rows=${found.rows} rowKey=${(row) => row.transactional_id}
               sort=${{ by: asked.sort, order: asked.order, change: (sort, order) => change({ sort, order }) }} />`
       }
