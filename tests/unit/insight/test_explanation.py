@@ -84,7 +84,7 @@ def test_a_name_that_looks_like_an_option_is_pasted_as_a_name() -> None:
 def test_a_transaction_past_its_time_out_is_stuck_even_if_nobody_waits() -> None:
     judged = judge_partition(facts(coordinator(age_ms=61_000), waiting=0), NOW_MS, 100_000, HERE)
     assert judged.is_stuck
-    assert "its time-out has passed" in judged.next_text
+    assert "its timeout has passed" in judged.next_text
 
 
 def test_a_two_phase_transaction_never_times_out() -> None:
