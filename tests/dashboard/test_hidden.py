@@ -85,7 +85,7 @@ def test_where_the_states_are_hidden_ids_are_listed_and_it_is_said(
     if found["overview"] is not None:
         document = found["overview"]
         assert document["source"] == "polling"
-        assert "rates and latencies cannot be known" in document["note"]
+        assert "rates and latencies are unknown" in document["note"]
         assert (document["rates"]["commits"], document["latency"]["p50_ms"]) == ([], [])
         assert document["totals"]["open"] >= 1
         assert document["oldest_open"]["transactional_id"] == "shop-open"
