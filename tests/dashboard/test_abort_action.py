@@ -47,8 +47,8 @@ def test_a_transaction_is_aborted_as_planned(shown: Shown, acting: RunningPage) 
     effect = next(each for each in plan["effects"] if each["topic"] == "act-topic")
     assert (effect["vanishing_records"], effect["visible_records"]) == (3, 1)
     text = " ".join(plan["text"])
-    assert "act is aborted, and its producer" in text
-    assert "In act-topic-0 3 records of it from offset 0 on will never be read" in text
+    assert "act will be aborted, and its producer" in text
+    assert "In act-topic-0 3 records of it from offset 0 on will never be visible" in text
     assert "The offset 41 of group act-group for act-topic-0 is discarded." in text
     assert read_committed(shown.broker, "act-topic") == [], "a plan changes nothing"
 
