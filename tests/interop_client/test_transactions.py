@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -345,6 +346,84 @@ def test_calls_out_of_order_are_refused_without_harm(client: Client, topic: str)
     producer.send(topic, b"x")
     producer.commit()
     assert producer.state is State.READY
+
+
+def test_a_second_block_of_an_id_that_is_open_is_refused_and_leaves_the_first_alone(
+    broker: BrokerProcess, client: Client, topic: str
+) -> None:
+    """The first to end would commit what the other has sent so far, and nobody would hear of it."""
+    transactional_id = f"tx-{topic}"
+    with client.transaction(transactional_id) as first:
+        first.send(topic, b"1")
+        with (
+            pytest.raises(TransactionMisused, match="another block of this id is open"),
+            client.transaction(transactional_id) as second,
+        ):
+            second.send(topic, b"never")
+        first.send(topic, b"2")
+    wait_until(lambda: sorted(committed(broker, topic)) == [b"1", b"2"])
+
+
+def test_blocks_of_one_id_in_several_threads_are_whole_or_refused(
+    broker: BrokerProcess, client: Client, topic: str
+) -> None:
+    transactional_id = f"tx-{topic}"
+    committed_by: list[int] = []
+    refused: list[int] = []
+
+    def work(number: int) -> None:
+        try:
+            with client.transaction(transactional_id) as transaction:
+                transaction.send(topic, b"%d a" % number)
+                transaction.flush()
+                transaction.send(topic, b"%d b" % number)
+            committed_by.append(number)
+        except TransactionMisused:
+            refused.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(patient(30))
+    assert committed_by
+    assert sorted(committed_by + refused) == list(range(6)), "nothing else was raised"
+    whole = sorted(b"%d %s" % (number, part) for number in committed_by for part in (b"a", b"b"))
+    wait_until(lambda: sorted(committed(broker, topic)) == whole)
+
+
+def test_a_block_that_has_ended_does_not_reach_into_the_next(broker: BrokerProcess, client: Client, topic: str) -> None:
+    transactional_id = f"tx-{topic}"
+    with client.transaction(transactional_id) as ended:
+        ended.send(topic, b"1")
+    with client.transaction(transactional_id) as following:
+        for call in (lambda: ended.send(topic, b"late"), ended.flush, ended.handle):
+            with pytest.raises(TransactionMisused, match="this block is not open"):
+                call()
+        following.send(topic, b"2")
+    wait_until(lambda: sorted(committed(broker, topic)) == [b"1", b"2"])
+
+
+def test_a_client_from_before_a_fork_is_refused_in_the_child(broker: BrokerProcess) -> None:
+    program = """if True:
+        import os, sys
+        from fencepost.client import Client
+        client = Client(sys.argv[1])
+        if os.fork() == 0:
+            try:
+                with client, client.transaction("forked"):
+                    pass
+            except Exception as error:
+                os.write(1, str(error).encode())
+            os._exit(0)
+        os.wait()
+        client.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program, broker.bootstrap_servers], capture_output=True, text=True, timeout=patient(60)
+    )
+    assert done.stdout == "the client was created before this process was forked; create one in each process"
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_producer_changes_to_tv2_when_the_cluster_does(

@@ -196,6 +196,13 @@ class ClientClosed(ClientError):
         super().__init__("the client is closed")
 
 
+class ClientForked(ClientClosed):
+    """A fork copies an event loop but not the thread that runs it: a call would wait for ever."""
+
+    def __init__(self) -> None:
+        ClientError.__init__(self, "the client was created before this process was forked; create one in each process")
+
+
 _MEANINGS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "does not exist",
     ErrorCode.GROUP_ID_NOT_FOUND: "does not exist",
@@ -292,8 +299,9 @@ class TransactionCallTimedOut(_Caused):
 class TransactionMisused(TransactionError):
     """The producer's state does not allow this call."""
 
-    def __init__(self, transactional_id: str, call: str, state: str) -> None:
-        super().__init__(transactional_id, None, f"{call} is not possible while {state.lower().replace('_', ' ')}")
+    def __init__(self, transactional_id: str, call: str, state: str, reason: str = "") -> None:
+        text = f"{call} is not possible while {state.lower().replace('_', ' ')}"
+        super().__init__(transactional_id, None, f"{text}: {reason}" if reason else text)
         self.call = call
         self.state = state
 

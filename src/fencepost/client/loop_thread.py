@@ -10,11 +10,12 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
-from fencepost.client.errors import ClientClosed, ClientError
+from fencepost.client.errors import ClientClosed, ClientError, ClientForked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,11 +33,20 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fencepost-client", daemon=True)
         self._thread.start()
+        self._process_id = os.getpid()
+
+    def _require_running(self) -> None:
+        if self._loop.is_closed():
+            raise ClientClosed
+        if os.getpid() != self._process_id:
+            raise ClientForked
 
     def start(self, work: Coroutine[Any, Any, R]) -> "concurrent.futures.Future[R]":
-        if self._loop.is_closed():
+        try:
+            self._require_running()
+        except ClientClosed:
             work.close()
-            raise ClientClosed
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
@@ -56,8 +66,7 @@ class LoopThread:
         return self.run(called())
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        if self._loop.is_closed():
-            raise ClientClosed
+        self._require_running()
         self._loop.call_soon_threadsafe(callback)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
@@ -70,7 +79,7 @@ class LoopThread:
             yield item
 
     def close(self) -> None:
-        if not self._loop.is_closed():
+        if not self._loop.is_closed() and os.getpid() == self._process_id:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -199,7 +208,7 @@ class BlockTwin(Twin[B]):
         if error is None:
             try:
                 self._sends.settle()
-            except Exception as failure:
+            except BaseException as failure:  # an interrupt, too, must not leave the block open
                 self._loop.run(self._inner.__aexit__(type(failure), failure, None))
                 raise
         self._loop.run(self._inner.__aexit__(kind, error, trace))

@@ -327,6 +327,7 @@ class AsyncTransactionalProducer(SendsRecords):
         self._is_handed_out = False
         self._needs_new_epoch = False
         self._failure: ClientError | None = None
+        self._block: AsyncTransaction | None = None
 
     @property
     def state(self) -> State:
@@ -522,6 +523,25 @@ class AsyncTransactionalProducer(SendsRecords):
         assert self._state in PREDECESSORS[state], f"{state} after {self._state}"
         self._state = state
 
+    def enter_block(self, block: "AsyncTransaction") -> None:
+        """Two blocks at a time would share one transaction: the first to end would commit half of the other's work."""
+        if self._block is not None:
+            raise TransactionMisused(
+                self.transactional_id,
+                "begin",
+                self._state.name,
+                "another block of this id is open; blocks that overlap need different ids",
+            )
+        self._block = block
+
+    def leave_block(self) -> None:
+        self._block = None
+
+    def require_block(self, block: "AsyncTransaction", call: str) -> None:
+        """A block that has ended must not reach into the next one."""
+        if self._block is not block:
+            raise TransactionMisused(self.transactional_id, call, State.READY.name, "this block is not open")
+
     def check_open(self) -> None:
         """Raises what a send would raise now."""
         self._require_open("send")
@@ -560,6 +580,7 @@ def _of_producer(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate
 
     @functools.wraps(call)
     def delegated(self: "AsyncTransaction", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self._producer.require_block(self, call.__name__)
         return call(self._producer, *args, **kwargs)
 
     return delegated
@@ -576,17 +597,28 @@ class AsyncTransaction(SendsRecords):
 
     async def __aenter__(self) -> Self:
         producer = self._producer
-        if producer.state is State.COMMITTING:
-            # The outcome of the previous transaction is unknown: find it out first.
-            await producer.commit()
-        elif producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
-            await producer.abort()
-        if producer.state is State.UNINITIALIZED:
-            await producer.init()
-        await producer.begin()
+        producer.enter_block(self)
+        try:
+            if producer.state is State.COMMITTING:
+                # The outcome of the previous transaction is unknown: find it out first.
+                await producer.commit()
+            elif producer.state in (State.IN_TRANSACTION, State.MUST_ABORT, State.ABORTING):
+                await producer.abort()
+            if producer.state is State.UNINITIALIZED:
+                await producer.init()
+            await producer.begin()
+        except BaseException:
+            producer.leave_block()
+            raise
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self._end(error)
+        finally:
+            self._producer.leave_block()
+
+    async def _end(self, error: BaseException | None) -> None:
         producer = self._producer
         if error is None:
             try:
@@ -617,6 +649,7 @@ class AsyncTransaction(SendsRecords):
         return self._producer.identity
 
     def open_sender(self) -> Sender:
+        self._producer.require_block(self, "send")
         return self._producer.open_sender()
 
     add = _of_producer(AsyncTransactionalProducer.add)
