@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark crash-points fuzz properties simulate mutants bench \
+.PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark chaos-sources crash-points fuzz properties simulate mutants bench \
 	lint lint-ruff lint-types lint-layers lint-reach lint-unused format dist clean
 
 setup: $(STAMP)
@@ -52,6 +52,11 @@ chaos-clients: peers
 # The example pipelines on a local cluster of Spark, both brokers and protocols, under forty kills and sleeping drivers; a table.
 chaos-spark: peers
 	$(BIN)/python -m tests.spark.chaos
+
+# Changes of a PostgreSQL database under kills, zombies, dying brokers and databases, audited against a slot of PostgreSQL's own;
+# then the mutants, which must be caught. Both brokers; a quarter of an hour.
+chaos-sources: peers
+	$(BIN)/python -m tests.connect.chaos
 
 # The properties of tests/unit, tests/history and others with inputs that were never tried before; the suite tries the same ones
 # every time.

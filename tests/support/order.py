@@ -51,6 +51,7 @@ SECONDS = {
     "tests/insight/test_lag.py": 35,
     "tests/chaos/test_chaos.py": 30,
     "tests/connect/test_runtime.py": 30,
+    "tests/connect/test_chaos.py": 35,
     "tests/connect/test_postgres.py": 40,
     "tests/interop_client/test_secured.py": 30,
     "tests/interop_cli/test_produce_and_consume.py": 30,
