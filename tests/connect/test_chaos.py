@@ -1,4 +1,4 @@
-"""A slice of the chaos run of sources on Fencepost, and a mutant that is caught. `make chaos-sources` runs the whole."""
+"""A slice of the chaos run of sources, on Fencepost, and a mutant that is caught; `make chaos-sources` runs it all."""
 
 import pytest
 
