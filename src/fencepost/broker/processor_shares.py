@@ -93,14 +93,13 @@ class ProcessorShares:
 class Bill:
     """What one request has used, and what of it was charged to its client."""
 
-    __slots__ = ("_begun_ns", "_charged_ns", "_client", "_free_ns", "_is_answering", "_shares", "_waited_ms")
+    __slots__ = ("_begun_ns", "_charged_ns", "_client", "_free_ns", "_is_answering", "_shares")
 
     def __init__(self, shares: ProcessorShares, client: _Client, received_bytes: int) -> None:
         self._shares = shares
         self._client = client
         self._free_ns = FREE_NS + received_bytes * NS_PER_BYTE
         self._charged_ns = 0
-        self._waited_ms = 0
         self._begun_ns: int | None = None
         self._is_answering = False
 
@@ -132,21 +131,17 @@ class Bill:
         """How long the rest of the work has to wait; 0 unless it is expensive and its client's account overdrawn."""
         if self._is_answering or not self._charged_ns:
             return 0
-        wait_ms = self._shares.wait_ms(self._client, now_ms)
-        self._waited_ms += wait_ms
-        return wait_ms
+        return self._shares.wait_ms(self._client, now_ms)
 
     def answering(self, cpu_ns: int, now_ms: int) -> int:
-        """The work is done; writing the answer is paid for by its bytes. For how long the request was throttled.
-
-        That includes the time until the account is no longer overdrawn, for which a client does well to wait.
-        """
+        """The work is done; writing the answer is paid for by its bytes. For how long the client is to send nothing: until
+        its account is no longer overdrawn. For what the request itself has waited, the client has waited with it."""
         if self._begun_ns is not None:
             self.end(cpu_ns, now_ms)
             self.begin(cpu_ns)
-        self.pause_ms(now_ms)
+        left_ms = self.pause_ms(now_ms)
         self._is_answering = True
-        return self._waited_ms
+        return left_ms
 
     def sent(self, sent_bytes: int) -> None:
         """What of the work a large answer pays for is given back."""
