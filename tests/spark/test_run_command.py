@@ -27,6 +27,7 @@ from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
+STARTUP = Path(__file__).with_name("startup") / "sitecustomize.py"
 SHOP = str(ROOT / "examples" / "shop.py")
 SHOP_TOPICS = ("purchases", "invoices", "shipments", "purchases.dlq")
 
@@ -70,71 +71,62 @@ class Started:
 
 
 def test_a_pipeline_ends_between_batches_and_goes_on_where_it_was(broker: FencepostProcess, tmp_path: Path) -> None:
-    with Admin(broker.bootstrap_servers) as admin:
-        for topic in ("purchases", "invoices", "shipments", "purchases.dlq"):
-            admin.create_topic(NewTopic(topic, 2))
-    with Producer(broker.bootstrap_servers) as producer:
-        for number in range(120):
-            producer.send("purchases", json.dumps(purchase(number)).encode(), partition=number % 2)
-        producer.send("purchases", b"not a purchase", key=b"k", headers=[("trace", b"7")], partition=0)
-        producer.flush()
-    options = [SHOP, "--json", "--bootstrap-server", broker.bootstrap_servers, "--checkpoint", str(tmp_path / "place")]
-
-    with Started(tmp_path, *options, "--rows-per-batch", "20") as running:
-        events = running.events()
-        begun = next(event for event in events if event["event"] == "running")
-        first = next(event for event in events if event["event"] == "batch")
-        running.process.send_signal(signal.SIGINT)
-        rest = list(events)
-        assert running.process.wait() == 0, running.errors.read_text()
-    # Spark's defaults; what is said is what the coordinator knows.
-    assert begun["transaction_timeout_ms"] == 180_000
-    assert begun["transaction_timeout_rule"] == "spark.network.timeout + spark.network.timeoutInterval"
-    with Admin(broker.bootstrap_servers) as admin:
-        assert admin.describe_transaction("shop").timeout_ms == 180_000
-    assert first["transaction"] == "committed"
-    assert first["rows_in"] > 0
-    assert first["rows_out"] == sum(first["rows_by_topic"].values()) > 0
-    assert rest[-1]["event"] == "ended"
-    assert (rest[-1]["reason"], rest[-1]["interrupted"]) == ("interrupted", True)
-    # It ended between two batches: what is planned is also done.
-    assert _last(tmp_path / "place" / "offsets") - _last(tmp_path / "place" / "commits") in (0, 1)
-    seen = _counts(broker, "invoices")
-    assert sum(seen.values()) >= 1
-
-    with Started(tmp_path, *options, "--until-caught-up") as running:
-        events_of_second = list(running.events())
-        assert running.process.wait() == 0, running.errors.read_text()
-    assert events_of_second[-1]["event"] == "ended"
-    assert (events_of_second[-1]["reason"], events_of_second[-1]["interrupted"]) == ("caught up", False)
-    batches = [event for event in events_of_second if event["event"] == "batch"]
-    assert batches[-1]["lag"] == 0
-    for rows in ("rows_in", "rows_out"):
-        assert events_of_second[-1][rows] == sum(event[rows] for event in batches)
-    expected = {f"purchase-{number:06}": 1 for number in range(120)}
-    assert _counts(broker, "invoices") == expected
-    assert _counts(broker, "shipments") == expected
-    assert read_all(broker.bootstrap_servers, "purchases.dlq") == [b"not a purchase"]
-
-
-def test_one_cluster_is_read_and_another_is_written(broker: FencepostProcess, tmp_path: Path) -> None:
-    with FencepostProcess() as old:
-        with Admin(old.bootstrap_servers) as admin:
+    """It reads one cluster and writes another."""
+    with FencepostProcess() as source:
+        with Admin(source.bootstrap_servers) as admin:
             admin.create_topic(NewTopic("purchases", 2))
         with Admin(broker.bootstrap_servers) as admin:
             for topic in SHOP_TOPICS[1:]:
                 admin.create_topic(NewTopic(topic, 2))
-        _feed(old, range(50))
-        servers = ["--source-bootstrap-server", old.bootstrap_servers, "--bootstrap-server", broker.bootstrap_servers]
-        place = ["--checkpoint", str(tmp_path / "place")]
-        with Started(tmp_path, SHOP, "--json", *servers, *place, "--until-caught-up") as running:
-            ended = list(running.events())[-1]
+        _feed(source, range(120))
+        with Producer(source.bootstrap_servers) as producer:
+            producer.send("purchases", b"not a purchase", key=b"k", headers=[("trace", b"7")], partition=0)
+        servers = [
+            "--source-bootstrap-server",
+            source.bootstrap_servers,
+            "--bootstrap-server",
+            broker.bootstrap_servers,
+        ]
+        options = [SHOP, "--json", *servers, "--checkpoint", str(tmp_path / "place")]
+
+        with Started(tmp_path, *options, "--rows-per-batch", "20") as running:
+            events = running.events()
+            begun = next(event for event in events if event["event"] == "running")
+            first = next(event for event in events if event["event"] == "batch")
+            running.process.send_signal(signal.SIGINT)
+            rest = list(events)
             assert running.process.wait() == 0, running.errors.read_text()
-        assert (ended["reason"], ended["rows_in"]) == ("caught up", 50)
-        assert _counts(broker, "invoices") == {f"purchase-{number:06}": 1 for number in range(50)}
+        # Spark's defaults; what is said is what the coordinator knows.
+        assert begun["transaction_timeout_ms"] == 180_000
+        assert begun["transaction_timeout_rule"] == "spark.network.timeout + spark.network.timeoutInterval"
+        with Admin(broker.bootstrap_servers) as admin:
+            assert admin.describe_transaction("shop").timeout_ms == 180_000
+        assert first["transaction"] == "committed"
+        assert first["rows_in"] > 0
+        assert first["rows_out"] == sum(first["rows_by_topic"].values()) > 0
+        assert rest[-1]["event"] == "ended"
+        assert (rest[-1]["reason"], rest[-1]["interrupted"]) == ("interrupted", True)
+        # It ended between two batches: what is planned is also done.
+        assert _last(tmp_path / "place" / "offsets") - _last(tmp_path / "place" / "commits") in (0, 1)
+        seen = _counts(broker, "invoices")
+        assert sum(seen.values()) >= 1
+
+        with Started(tmp_path, *options, "--until-caught-up") as running:
+            events_of_second = list(running.events())
+            assert running.process.wait() == 0, running.errors.read_text()
+        assert events_of_second[-1]["event"] == "ended"
+        assert (events_of_second[-1]["reason"], events_of_second[-1]["interrupted"]) == ("caught up", False)
+        batches = [event for event in events_of_second if event["event"] == "batch"]
+        assert batches[-1]["lag"] == 0
+        for rows in ("rows_in", "rows_out"):
+            assert events_of_second[-1][rows] == sum(event[rows] for event in batches)
+        expected = {f"purchase-{number:06}": 1 for number in range(120)}
+        assert _counts(broker, "invoices") == expected
+        assert _counts(broker, "shipments") == expected
+        assert read_all(broker.bootstrap_servers, "purchases.dlq") == [b"not a purchase"]
         # The lag is seen where the input is.
-        with Admin(old.bootstrap_servers) as admin:
-            assert sum(each.offset for each in admin.committed_offsets("shop").values()) == 50
+        with Admin(source.bootstrap_servers) as admin:
+            assert sum(each.offset for each in admin.committed_offsets("shop").values()) == 121
 
 
 def test_what_cannot_start_says_why_in_one_line(broker: FencepostProcess, tmp_path: Path) -> None:
@@ -227,8 +219,9 @@ def test_what_the_users_own_code_raises_ends_the_run_at_once(tmp_path: Path) -> 
 
 
 SLOW_ONCE = """
-import os, sys, time
+import os, runpy, sys, time
 
+runpy.run_path({startup!r})
 if any("streaming_source_runner" in argument for argument in sys.orig_argv):
     try:
         os.mkdir({flag!r})
@@ -242,7 +235,7 @@ if any("streaming_source_runner" in argument for argument in sys.orig_argv):
 def test_a_python_worker_that_does_not_start_in_time_gets_another_chance(tmp_path: Path) -> None:
     require_java()
     flag = tmp_path / "was-slow"
-    (tmp_path / "sitecustomize.py").write_text(SLOW_ONCE.format(flag=str(flag)))
+    (tmp_path / "sitecustomize.py").write_text(SLOW_ONCE.format(flag=str(flag), startup=str(STARTUP)))
     done = _run(SHOP, "--json", "--sample", "5", "--until-caught-up", PYTHONPATH=str(tmp_path))
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert flag.exists()

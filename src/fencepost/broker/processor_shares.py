@@ -134,8 +134,11 @@ class Bill:
         return self._shares.wait_ms(self._client, now_ms)
 
     def answering(self, cpu_ns: int, now_ms: int) -> int:
-        """The work is done; writing the answer is paid for by its bytes. For how long the client is to send nothing: until
-        its account is no longer overdrawn. For what the request itself has waited, the client has waited with it."""
+        """The work is done; writing the answer is paid for by its bytes. For how long the client is to send nothing.
+
+        That is until its account is no longer overdrawn. What the request itself has waited is not in it: the client
+        has waited with it.
+        """
         if self._begun_ns is not None:
             self.end(cpu_ns, now_ms)
             self.begin(cpu_ns)
