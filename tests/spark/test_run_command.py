@@ -302,7 +302,7 @@ def test_a_sample_is_not_written_to_a_cluster_that_was_only_found_in_the_environ
         done = _run(SHOP, "--sample", "1000", "--until-caught-up", *more, **found)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
-        assert "name the cluster with --bootstrap-server, or unset FENCEPOST_BOOTSTRAP_SERVER" in done.stderr
+        assert "name it with --bootstrap-server, or unset FENCEPOST_BOOTSTRAP_SERVER" in done.stderr
         assert broker.bootstrap_servers in done.stderr
     assert read_all(broker.bootstrap_servers, "purchases") == []
 
