@@ -1,7 +1,7 @@
-"""Stepping from batch to batch through the bytes of a log file, and where that ends.
+"""Scans log files from batch to batch.
 
-A header says how long its batch is. A file may end in the midst of one, or hold bytes that are none: scans stop there,
-and the caller decides whether that is the end or damage.
+A header contains the length of its batch. A file may end within a batch or contain other bytes: scans stop there, and
+the caller decides whether that is the end or damage.
 """
 
 import struct
@@ -35,12 +35,13 @@ class FoundBatch(NamedTuple):
 
 
 def damaged(path: str, position: int, reason: str) -> KafkaError:
-    """What readers get in place of bytes that are not what was written."""
+    """The error for reading damaged bytes."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
 
 
 def read_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from `position` on, stepping over the records; stops where no batch can be."""
+    """Position and header of every batch from `position` on, stepping over the records; stops where there cannot be a
+    batch."""
     while position + HEADER_BYTES <= end:
         block = file.read(position, min(FORWARD_SCAN_BYTES, end - position))
         start, last_start = 0, len(block) - HEADER_BYTES
@@ -57,7 +58,7 @@ def read_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def read_batches(file: File, position: int, end: int) -> Iterator[FoundBatch]:
-    """Every whole batch from `position` on, CRC unchecked; stops at the first thing that cannot be one."""
+    """Every whole batch from `position` on, CRC unchecked; stops at the first invalid one."""
     block, block_position = memoryview(b""), position
     while position + HEADER_BYTES <= end:
         start = position - block_position

@@ -1,10 +1,10 @@
-"""The log cleaner: which compacted log is dirty enough, and rewriting its segments so that no reader notices.
+"""The log cleaner: chooses a dirty compacted log and rewrites its segments while readers continue.
 
 A pass reads the dirty part of a log to learn the newest offset of each key, then rewrites everything from the log start
 into `.cleaned` segments, which `PartitionLog.replace_segments` swaps in; a crash at any point leaves the old segments
 or the new ones. Only whole segments below the last stable offset are touched, never the active one. Passes are
-generators: each step is short, and what a step yields has to be synced before the next, so that an event loop can serve
-in between. What is kept of a batch is `log.compaction`.
+generators: each step is short, and what it yields must be synced before the next, so that an event loop can serve
+requests in between. `log.compaction` decides what is kept of a batch.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -37,16 +37,17 @@ KEYS_MAX_DEFAULT = 5_000_000
 DECOMPRESSED_MAX_BYTES_DEFAULT = 67_108_864
 
 Step = tuple[Syncable, ...]
-"""What to sync before the pass goes on; most often nothing."""
+"""What to sync before the pass continues; usually nothing."""
 Result = TypeVar("Result")
 
 
 class CleaningAborted(Exception):
-    """The log changed under the cleaner (segments deleted, log closed or failed). Nothing was lost; try again later."""
+    """The log changed during the pass (segments deleted, log closed or failed). Nothing was lost; a later pass will
+    try again."""
 
 
 class UncleanableLog(Exception):
-    """The log holds something that cannot be read. It is left alone from now on."""
+    """The log contains something unreadable. It is not cleaned any more."""
 
     def __init__(self, topic_partition: str, reason: str) -> None:
         super().__init__(f"{topic_partition} cannot be compacted: {reason}")
@@ -55,7 +56,7 @@ class UncleanableLog(Exception):
 
 
 class Cleanable(NamedTuple):
-    """What a pass over a log would find."""
+    """The dirty part of a log."""
 
     log: PartitionLog
     first_dirty_offset: int
@@ -64,7 +65,7 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """A record has waited longer than max.compaction.lag.ms."""
+    """A record is older than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -80,7 +81,7 @@ class Cleanable(NamedTuple):
 
 class CleanResult(NamedTuple):
     first_dirty_offset: int
-    """Where the next pass begins."""
+    """The offset at which the next pass begins."""
     keys: int
     bytes_read: int
     bytes_written: int
@@ -89,7 +90,7 @@ class CleanResult(NamedTuple):
 
 
 def cleanable(log: PartitionLog, last_clean_offset: int | None, now_ms: int) -> Cleanable:
-    """What is dirty in a log whose last pass ended at `last_clean_offset`, if there was one."""
+    """The dirty part of a log whose last pass, if any, ended at `last_clean_offset`."""
     config, segments = log.config, log.segments
     first_dirty_offset = log.log_start_offset
     if last_clean_offset is not None and log.log_start_offset <= last_clean_offset <= log.log_end_offset:
@@ -137,7 +138,7 @@ def compact(
 
 
 def run_to_end(steps: Generator[Step, None, Result]) -> Result:
-    """Drive a pass without a break, syncing where it asks."""
+    """Runs a pass to its end, with the syncs it requests."""
     try:
         while True:
             for file in next(steps):
@@ -165,8 +166,8 @@ class LogCleaner:
         self._keys_max = keys_max
         self._decompressed_max_bytes = decompressed_max_bytes
         self.uncleanable: dict[TopicPartition, str] = {}
-        """Logs left alone, and why."""
-        # Without the first everything is dirty again: more work, no harm.
+        """Logs that are not cleaned, with the reasons."""
+        # Without the first one everything is dirty again, which only costs work.
         self._clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self._gapless_offsets = self._read_checkpoint(GAPLESS_OFFSET_CHECKPOINT)
 
@@ -180,7 +181,7 @@ class LogCleaner:
         return self._clean_offsets.get(_partition_of(log))
 
     def filthiest(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleanable | None:
-        """The log most in need of a pass now; None if there is none."""
+        """The log that needs a pass most; None if there is none."""
         due = [
             candidate
             for log in logs
@@ -190,7 +191,7 @@ class LogCleaner:
         return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
 
     def clean(self, target: Cleanable, now_ms: int) -> Generator[Step, None, CleanResult]:
-        """One pass over a log, and its new place in the checkpoint."""
+        """Cleans a log once and updates the checkpoint."""
         log = target.log
         try:
             result = yield from compact(
@@ -203,7 +204,7 @@ class LogCleaner:
         return result
 
     def truncated(self, log: PartitionLog, offset: int) -> None:
-        """A log was cut at `offset`: what comes there now has not been cleaned."""
+        """A log was truncated at `offset`: later records have not been cleaned."""
         clean_offset = self.last_clean_offset(log)
         if clean_offset is not None and clean_offset > offset:
             self._note_clean(_partition_of(log), offset, is_gapless=False)
@@ -245,7 +246,7 @@ def _is_gapless(log: PartitionLog, result: CleanResult) -> bool:
 def group_segments(
     segments: Sequence[Segment], end_offset: int, segment_bytes: int, segment_index_bytes: int
 ) -> Iterator[list[Segment]]:
-    """Neighbours that fit into one segment together, so that compaction does not leave ever smaller ones."""
+    """Groups of consecutive segments that fit into one, so that segments do not become ever smaller."""
     group: list[Segment] = []
     size = offsets = times = 0
     for place, segment in enumerate(segments):
@@ -361,7 +362,7 @@ class _Pass:
             log.replace_segments(group, [cleaned])
         except BaseException:
             # A pass that was given up, or whose disk is full, leaves no file behind; a crash does, and recovery
-            # removes it. Of a log that is gone, the files are not here any more.
+            # removes it. The files of a deleted log no longer exist.
             if not log.is_usable:
                 cleaned.retire()
             elif cleaned not in log.segments:
@@ -376,7 +377,7 @@ class _Pass:
         self._bytes_written += size
 
     def _batches_of(self, segment: Segment) -> Iterator[FoundBatch]:
-        """Every batch; a segment that does not consist of whole, sound batches is not for us to rewrite."""
+        """Every batch; a segment with incomplete or damaged batches is not rewritten."""
         position = 0
         for found in segment.batches():
             if not verify_crc(found.block, found.start, found.header):
@@ -396,7 +397,7 @@ class _Pass:
         return True
 
     def _check_unchanged(self, segments: Sequence[Segment]) -> None:
-        """Others ran since the last step."""
+        """Other code has run since the last step."""
         log = self._log
         if not log.is_usable or not set(map(id, segments)) <= set(map(id, log.segments)):
             raise CleaningAborted(f"{log.topic_partition} changed while it was compacted")

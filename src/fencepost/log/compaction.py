@@ -1,8 +1,8 @@
-"""What compaction keeps of a batch: the newest record of each key, tombstones for a while, nothing that was aborted.
+"""Decides what compaction keeps of a batch: the newest record of each key, recent tombstones, and no aborted records.
 
-Pure decisions over batches, in Kafka's rules: `KeyMap` knows the newest offset of each key in the dirty part of a log,
-`CleanedTransactions` follows transactions while a log is read from its start, `BatchFilter` gives what is left of one
-batch. Which log, which segments and the files are `log.cleaner`.
+Pure decisions by Kafka's rules: `KeyMap` knows the newest offset of each key in the dirty part of a log,
+`CleanedTransactions` follows transactions while a log is read from its start, `BatchFilter` returns what is left of a
+batch. `log.cleaner` chooses logs and segments and handles files.
 """
 
 import heapq
@@ -31,7 +31,7 @@ _NO_LIMIT = 2**63
 
 
 class KeyMap:
-    """Key -> offset of its newest record, for the part of the log that has been looked at."""
+    """Maps keys to the offsets of their newest records, for the scanned part of the log."""
 
     __slots__ = ("_keys_max", "_offsets", "latest_offset")
 
@@ -39,20 +39,21 @@ class KeyMap:
         self._keys_max = keys_max
         self._offsets: dict[bytes | int, int] = {}
         self.latest_offset = -1
-        """Records above it are not known here and stay as they are."""
+        """Records above it are unknown and are kept."""
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def reach(self, offset: int) -> None:
-        """Everything up to `offset` has been looked at."""
+        """Everything up to `offset` has been scanned."""
         if offset > self.latest_offset:
             self.latest_offset = offset
 
     def take(self, spans: Iterable[RecordSpan], base_offset: int, first_dirty_offset: int) -> bool:
-        """Note the keys of a batch. False: there was no room for all of them, the map ends before this batch.
+        """Adds the keys of a batch. Returns False if there was no room for all of them; then the map ends before this
+        batch.
 
-        The first batch is always taken, or a pass might get nowhere.
+        The first batch is always added, so that every pass makes progress.
         """
         offsets = self._offsets
         keys_max = self._keys_max if self.latest_offset >= first_dirty_offset else _NO_LIMIT
@@ -72,7 +73,7 @@ class KeyMap:
 
 
 def _hash_of(key: bytes) -> int:
-    """A number, so that no short key can be taken for a hash."""
+    """A number, so that no short key can be confused with a hash."""
     return int.from_bytes(blake2b(key, digest_size=_HASH_BYTES).digest(), "big")
 
 
@@ -85,7 +86,7 @@ class _OngoingAbort:
 
 
 class CleanedTransactions:
-    """Which batch belongs to an aborted transaction, and which marker has outlived everything it decided."""
+    """Tells which batches belong to aborted transactions, and which markers are no longer needed."""
 
     __slots__ = ("_aborted", "_index", "_ongoing_aborted", "_ongoing_committed")
 
@@ -117,7 +118,7 @@ class CleanedTransactions:
         return True
 
     def on_control(self, header: BatchHeader, block: Buffer, start: int) -> bool:
-        """Whether nothing is left that the marker decides."""
+        """Whether the marker is no longer needed."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
             return True
@@ -149,7 +150,7 @@ class LastRecord(NamedTuple):
 
 
 def last_records_of_producers(producers: ProducerStateManager) -> dict[int, LastRecord]:
-    """What the log must keep of each producer, so that its state can be rebuilt from it."""
+    """What the log must keep of each producer to rebuild its state."""
     return {
         producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
         for producer_id, entry in producers.producers.items()
@@ -157,7 +158,7 @@ def last_records_of_producers(producers: ProducerStateManager) -> dict[int, Last
 
 
 class BatchFilter:
-    """One pass over a log. Batches are given in log order."""
+    """Filters the batches of one pass, in log order."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class BatchFilter:
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = -1
-        """Where the segment that is being made ends."""
+        """The end offset of the current segment."""
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._decompressed_max_bytes = decompressed_max_bytes
@@ -183,7 +184,7 @@ class BatchFilter:
         self._end_offset = end_offset
 
     def apply(self, header: BatchHeader, block: memoryview, start: int) -> Buffer | None:
-        """What is left of the batch at `start`: itself, a smaller one, one without records, or None."""
+        """What is left of the batch at `start`: the same batch, a smaller one, an empty one, or None."""
         if header.is_control:
             is_obsolete = self._transactions.on_control(header, block, start)
             if is_obsolete and header.has_delete_horizon and header.base_timestamp <= self._now_ms:
@@ -240,7 +241,8 @@ class BatchFilter:
         return rebuild_batch(fields, content, attributes)
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
-        """A batch whose records go. It stays, empty, where only it tells a producer's state or a segment's end."""
+        """A batch without its records, if it is needed for a producer's state or the end of a segment; otherwise
+        None."""
         if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return None
         fields = header._replace(base_timestamp=NO_TIMESTAMP, record_count=0)

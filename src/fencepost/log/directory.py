@@ -1,8 +1,8 @@
-"""The directory of one partition's log, and whether the log still has one.
+"""The directory of a partition's log, as long as the log exists.
 
-Every path that the log's parts use comes from here. Once the log is retired (its topic deleted, its partition given up)
-there are no paths any more: whatever is still under way for it fails, instead of acting on a directory that belongs to
-nobody, or to the next topic of that name.
+All parts of the log get their paths from here. Once the log is retired (its topic deleted, its partition given up),
+there are no paths any more: pending work for it fails instead of acting on a directory that belongs to nobody, or to a
+new topic of the same name.
 """
 
 from fencepost.log.file_names import offset_name
@@ -11,7 +11,7 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 
 
 class LogRetired(KafkaError):
-    """Something wanted to use a log that is gone."""
+    """The log was deleted."""
 
     def __init__(self, path: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log {path} was deleted")
@@ -41,7 +41,7 @@ class LogDirectory:
         return self.disk.list(self.path)
 
     def sync(self) -> None:
-        """Make the names in it durable. Nothing is left to do for a log that was retired meanwhile."""
+        """Makes the directory entries durable. Does nothing if the log was retired meanwhile."""
         try:
             self.disk.sync_directory(self._path)
         except FileNotFoundError:

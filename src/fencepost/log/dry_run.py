@@ -1,8 +1,8 @@
-"""A disk on which everything can be tried: reads come from another disk, and whatever is written stays in memory.
+"""A disk for trying things: reads from another disk, and keeps everything written in memory.
 
-With it a log can be opened just as a broker would open it, cuts, renames and all, and nothing has happened afterwards.
-Names are taken over when a directory is first looked into, bytes never: a file is what the other disk has, up to where
-it was first changed, and what was written from there on.
+With it, a log can be opened exactly as by a broker, with truncations and renames, without any effect on the other disk.
+Names are copied when a directory is first read, bytes never: a file consists of the bytes of the other disk up to the
+first change, and of what was written after that.
 """
 
 import errno
@@ -18,7 +18,7 @@ class _File:
     def __init__(self, source: str | None, kept: int) -> None:
         self.source = source
         self.kept = kept
-        """So many bytes are still those of the other disk."""
+        """The number of bytes that are still those of the other disk."""
         self.written = bytearray()
 
     @property
@@ -34,7 +34,7 @@ class _Directory:
 
 
 class _Unseen:
-    """A name of the other disk whose kind nobody has asked for yet."""
+    """A name on the other disk whose kind is not known yet."""
 
     __slots__ = ("path",)
 
@@ -92,7 +92,7 @@ class DryRunFile:
 
 class DryRunDisk:
     def __init__(self, disk: Disk, directory: str) -> None:
-        """`directory` must be there; only paths in it can be used."""
+        """`directory` must exist; only paths in it can be used."""
         self._disk = disk
         self._directory = directory
         self._root = _Directory({name: _Unseen(f"{directory}/{name}") for name in disk.list(directory)})

@@ -1,4 +1,4 @@
-"""What the files of a log are called: twenty digits of an offset, and a suffix that says which file it is."""
+"""The names of log files: an offset of twenty digits, and a suffix for the kind of file."""
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

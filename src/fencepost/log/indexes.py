@@ -1,7 +1,7 @@
 """The sparse indexes of one segment, held in memory as arrays and written as Kafka's `.index` and `.timeindex`.
 
-Owns both file formats. Reading is lenient: a file with a zero tail (Kafka preallocates) or a torn end gives the entries
-up to there, and a lookup then merely scans further. Touches no file: bytes in, bytes out.
+Owns both file formats. Reading is lenient: a file with a zero tail (Kafka preallocates) or a torn end returns the
+entries up to there; a lookup then only scans further. Touches no file: bytes in, bytes out.
 """
 
 from array import array
@@ -15,7 +15,7 @@ NO_TIMESTAMP = -1
 
 
 class OffsetIndex:
-    """Relative last offset of a batch -> position where that batch starts."""
+    """Maps the relative last offset of a batch to the position of the batch."""
 
     __slots__ = ("positions", "relative_offsets")
 
@@ -63,7 +63,7 @@ class OffsetIndex:
         return self.positions[entry - 1] if entry else 0
 
     def truncate(self, log_bytes: int) -> None:
-        """Forget batches that start at or beyond the new end of the log file."""
+        """Forgets batches that start at or after the new end of the log file."""
         count = bisect_right(self.positions, log_bytes - 1)
         del self.relative_offsets[count:]
         del self.positions[count:]
@@ -93,7 +93,7 @@ def _valid_time_count(timestamps: "array[int]", offsets: "array[int]") -> int:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> relative last offset of the batch that has it. Timestamps rise strictly."""
+    """Maps the largest timestamp so far to the relative last offset of its batch. Timestamps increase strictly."""
 
     __slots__ = ("relative_offsets", "timestamps")
 
@@ -135,7 +135,7 @@ class TimeIndex:
         return copied
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """As Kafka does: only a timestamp above the last one is worth an entry."""
+        """As in Kafka, adds an entry only for a timestamp above the last one."""
         if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
             self.timestamps.append(timestamp)
             self.relative_offsets.append(relative_offset)
@@ -149,7 +149,7 @@ class TimeIndex:
         return (self.timestamps[-1], self.relative_offsets[-1]) if self.timestamps else None
 
     def truncate(self, relative_offset: int) -> None:
-        """Forget batches that end at or beyond the offset."""
+        """Forgets batches that end at or after the offset."""
         offsets = self.relative_offsets
         count = len(offsets)
         while count and offsets[count - 1] >= relative_offset:

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which part of a log: `leader-epoch-checkpoint`.
+"""The leader epochs of a log and their start offsets: `leader-epoch-checkpoint`.
 
 Owns the entries (epoch, first offset) and the answers to OffsetsForLeaderEpoch. Touches no file: text in, text out.
 """
@@ -23,7 +23,7 @@ class EpochEnd(NamedTuple):
 
 
 class CorruptEpochCheckpoint(Exception):
-    """A leader epoch checkpoint that does not parse; the batches tell the same."""
+    """A leader epoch checkpoint that cannot be parsed. It can be rebuilt from the batches."""
 
 
 class LeaderEpochs:
@@ -32,9 +32,9 @@ class LeaderEpochs:
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._entries = entries if entries is not None else []
         self._begun: int | None = None
-        """The newest epoch, as long as no batch of it is written."""
+        """The newest epoch, until a batch of it is written."""
         self.dirty = False
-        """Whether the checkpoint file lacks something."""
+        """Whether the checkpoint file is out of date."""
 
     @classmethod
     def decode(cls, data: bytes) -> "LeaderEpochs":
@@ -57,7 +57,7 @@ class LeaderEpochs:
         return ("\n".join(lines) + "\n").encode()
 
     def note_written(self) -> None:
-        """The checkpoint file has everything."""
+        """The checkpoint file is up to date."""
         self.dirty = False
 
     @property
@@ -71,7 +71,7 @@ class LeaderEpochs:
     def begin(self, epoch: int, start_offset: int) -> None:
         """A leader takes over at `start_offset`. An epoch already known changes nothing.
 
-        The checkpoint can do without the entry until a batch of it is written: the next leader begins in its place.
+        The checkpoint does not need the entry until a batch of it is written, because the next leader would replace it.
         """
         if epoch <= self.latest:
             return
@@ -80,7 +80,7 @@ class LeaderEpochs:
         self._begun = epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch comes at `start_offset`."""
+        """A batch of this epoch is appended at `start_offset`."""
         self.begin(epoch, start_offset)
         if epoch == self._begun:
             self._begun = None
@@ -109,7 +109,7 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins later now; the epoch in force there begins with it."""
+        """The start of the log has moved; its epoch begins there."""
         passed = bisect_right(self._entries, start_offset, key=_start_offset)
         if passed > 1 or (passed and self._entries[0].start_offset < start_offset):
             self._entries[:passed] = [EpochEntry(self._entries[passed - 1].epoch, start_offset)]

@@ -1,6 +1,6 @@
-"""From a time to an offset, for ListOffsets: the time index, then headers, then the records of one batch.
+"""Finds the offset for a timestamp (ListOffsets): by the time index, then headers, then the records of one batch.
 
-Only reads segments; owns nothing.
+Only reads segments.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Transactions of one partition that readers must not see past yet, and the index of those that were aborted.
+"""The undecided transactions of a partition, and the index of aborted ones.
 
-`OpenTransactions` owns the order of undecided transactions (the last stable offset rests on it); `AbortedTransactions`
-owns one segment's `.txnindex`. Neither knows epochs or sequences: that is `log.producers`.
+`OpenTransactions` owns the order of undecided transactions (which determines the last stable offset);
+`AbortedTransactions` owns one segment's `.txnindex`. Neither knows epochs or sequences: that is `log.producers`.
 """
 
 import struct
@@ -18,7 +18,7 @@ _OFFSET = struct.Struct(">q")
 ENTRY_BYTES = _ENTRY.size
 ENTRY_VERSION = 0
 PACKED_BYTES = 16
-"""Producer id and first offset: what a reader gets."""
+"""The producer id and first offset in a fetch response."""
 _PRODUCER_ID_POSITION = 2
 _LAST_OFFSET_POSITION = 18
 _LAST_STABLE_OFFSET_POSITION = 26
@@ -30,7 +30,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     is_aborted: bool
     last_stable_offset: int
     """First offset of the earliest other open transaction, else the offset after the marker."""
@@ -53,7 +53,7 @@ class CorruptTransactionIndex(Exception):
 class OpenTransactions:
     """Undecided transactions: open ones, and completed ones whose marker is not below the high watermark yet.
 
-    Both grow in log order, so first and next are found without a search however many there are.
+    Both are in log order, so the first and the next one are found without a search.
     """
 
     __slots__ = ("_completed", "_ongoing")
@@ -72,7 +72,7 @@ class OpenTransactions:
             self._ongoing = OrderedDict(sorted(ongoing.items()))
 
     def complete(self, first_offset: int, marker_offset: int) -> int:
-        """Move a transaction from open to completed; the last stable offset that its index entry records."""
+        """Moves a transaction from open to completed. Returns the last stable offset for its index entry."""
         completed = self._completed
         self._ongoing.pop(first_offset, None)
         while completed and completed[-1][1] >= first_offset:
@@ -87,7 +87,7 @@ class OpenTransactions:
             completed.popleft()
 
     def first_undecided_offset(self) -> int | None:
-        """Where the earliest open transaction begins, whatever the high watermark."""
+        """The first offset of the earliest open transaction, regardless of the high watermark."""
         return next(iter(self._ongoing), None)
 
     def first_unstable_offset(self) -> int | None:
@@ -110,7 +110,7 @@ class OpenTransactions:
 
     @property
     def awaits_high_watermark(self) -> bool:
-        """Whether a high watermark that rises could decide anything."""
+        """Whether an increase of the high watermark could decide a transaction."""
         return bool(self._completed)
 
     @property
@@ -125,8 +125,8 @@ class OpenTransactions:
 class AbortedTransactions:
     """One segment's `.txnindex`: 34-byte entries in order of their marker. The file exists only once there is an entry.
 
-    Entries stay packed in memory, with the smallest first offset of every block beside them, so that a query among a
-    hundred thousand entries touches few of them even when long transactions overlap many short ones.
+    Entries stay packed in memory, with the smallest first offset of every block, so that a query among a hundred
+    thousand entries reads few of them even when long transactions overlap many short ones.
     """
 
     __slots__ = ("_block_firsts", "_data", "_disk", "_file", "_path")
@@ -151,7 +151,7 @@ class AbortedTransactions:
         return len(self._loaded()) // ENTRY_BYTES
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Raises OSError with nothing changed."""
+        """Changes nothing if it raises OSError."""
         data = self._loaded()
         if data and entry.last_offset <= self._last_offset_at(len(data) - ENTRY_BYTES):
             raise ValueError(f"{entry} does not follow the last entry of {self._path}")
@@ -166,7 +166,7 @@ class AbortedTransactions:
         data += encoded
 
     def append_completed(self, completed: CompletedTransaction) -> None:
-        """What a marker ended, if it was an abort."""
+        """Adds a transaction ended by a marker, if it was aborted."""
         if completed.is_aborted:
             self.append(
                 AbortedTransaction(
@@ -188,7 +188,7 @@ class AbortedTransactions:
     def pack(self, from_offset: int, to_offset: int, packed: bytearray) -> bool:
         """Add producer id and first offset of the same transactions to `packed`, as the file has them.
 
-        Byte by byte of all entries at once: a fetch may list thousands, and must not make an object of each.
+        Copies bytes of all entries at once: a fetch may list thousands, and must not create an object for each.
         """
         spans, complete = self._touching(from_offset, to_offset)
         data = self._loaded()
@@ -235,18 +235,18 @@ class AbortedTransactions:
         return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(self._loaded())]
 
     def truncate_to(self, offset: int) -> None:
-        """Forget every transaction whose marker is at or above `offset`."""
+        """Forgets every transaction whose marker is at or above `offset`."""
         self._cut(self._first_with_last_offset(offset))
 
     def reset(self) -> None:
-        """Forget everything, whether or not the file can be read."""
+        """Forgets everything, even if the file cannot be read."""
         self._data = bytearray()
         self._block_firsts = []
         if self._file is not None or self._disk.exists(self._path):
             self._opened().truncate(0)
 
     def check(self, base_offset: int) -> None:
-        """Raises CorruptTransactionIndex for a file no writer could have made."""
+        """Raises CorruptTransactionIndex for a file that no writer could have written."""
         previous = -1
         for entry in self.entries():
             if entry.last_offset < base_offset or entry.last_offset <= previous:
@@ -265,7 +265,7 @@ class AbortedTransactions:
         return b"0 %d %08x\n" % (len(data), crc32c(data))
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Other content altogether, in memory at once and on the disk if it has room."""
+        """Replaces the whole content, in memory immediately and on disk if there is room."""
         self._data = bytearray(b"".join(entry.encode() for entry in entries))
         self._index_blocks()
         try:
@@ -280,7 +280,7 @@ class AbortedTransactions:
             self._file = None
 
     def retire(self) -> None:
-        """The file goes with its segment."""
+        """Deletes the file with its segment."""
         if self._file is not None:
             self._file.retire()
 

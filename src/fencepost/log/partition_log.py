@@ -1,17 +1,17 @@
-"""One partition's history: the one write path, reading, watermarks, shortening, and its life from opening to the end.
+"""The log of one partition: appending, reading, watermarks, truncation and deletion of records, opening and closing.
 
 Owns the offsets that divide the log: start, last stable, high watermark, end. They are distinct, and `log_start_offset
-<= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log never moves the high watermark
-up by itself: the owner of the partition does, when a batch is as durable as promised.
+<= last_stable_offset <= high_watermark <= log_end_offset` holds at all times. The log never raises the high watermark
+itself: the owner of the partition does, when a batch is as durable as promised.
 
-It conducts four parts, each with a state of its own: `segments` (files and where offsets lie in them), `producers`
-(epochs, sequences, open transactions), `epochs` (which leader wrote what), `unsynced` (what a power cut could still
-take). Opening is `log.recovery`, time lookup is `log.lookup`, refusals of batches are `log.validation`. All disk
-access goes through `ports.Disk`; nothing here syncs on the append path.
+It has four parts with separate states: `segments` (files and the positions of offsets in them), `producers` (epochs,
+sequences, open transactions), `epochs` (leader epochs), `unsynced` (what a power failure could still lose). Opening is
+`log.recovery`, time lookup is `log.lookup`, refusals of batches are `log.validation`. All disk access goes through
+`ports.Disk`; nothing here syncs on the append path.
 
-A disk that is full refuses one append and leaves no trace. Any other error of the disk, a failed sync above all, fails
-the log for good: every later call gets KAFKA_STORAGE_ERROR. A log whose topic is deleted is retired: every later call
-raises LogRetired, and whatever was under way for it ends without touching a file.
+A full disk only fails the current append, without side effects. Any other disk error, in particular a failed sync,
+fails the log permanently: every later call raises KAFKA_STORAGE_ERROR. A log whose topic is deleted is retired: every
+later call raises LogRetired, and pending work for it ends without touching a file.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,12 +69,12 @@ from fencepost.wire.errors import ErrorCode, KafkaError
 __all__ = ["Appended", "Checkpoints", "LogLimits", "PartitionLog", "ReadResult"]
 
 HIGH_WATERMARK = -1
-"""What DeleteRecords sends for "all that readers can see"."""
+"""The offset in DeleteRecords that means the high watermark."""
 _CODEC_MAX = 4
 _USUAL_ATTRIBUTES = frozenset({codec | kind for codec in range(_CODEC_MAX + 1) for kind in (0, TRANSACTIONAL_MASK)})
 _NO_ROLL_TIMESTAMP = 2**63
 _ASK_ROLL_TIMESTAMP = -2
-"""Below every timestamp: the segment's first timestamp is not known yet, or is none."""
+"""Below every timestamp: the first timestamp of the segment is unknown or missing."""
 _TEMPORARY_SUFFIX = ".tmp"
 
 _pack_stamp = Struct(">qii").pack_into
@@ -89,7 +89,7 @@ def _nothing() -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """What all logs of a broker share."""
+    """Limits shared by all logs of a broker."""
 
     producer_id_expiration_ms: int = 86_400_000
     decompressed_batch_max_bytes: int = 67_108_864
@@ -169,9 +169,9 @@ class PartitionLog:
         self._is_unsaved = False
         """Whether a clean close has anything to write."""
         self.cuts: tuple[str, ...] = ()
-        """What recovery cut off, other than a torn end."""
+        """What recovery cut off, except for a torn end."""
         self.failure: OSError | None = None
-        """Why the disk failed this log, if it did."""
+        """The disk error that failed this log, if any."""
         self._is_closed_to_calls = False
         """Failed or retired: every call raises."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
@@ -186,7 +186,7 @@ class PartitionLog:
             verification_enabled=self._limits.transaction_verification_enabled,
         )
 
-    # Life
+    # Opening and closing
 
     @classmethod
     def open(
@@ -259,13 +259,13 @@ class PartitionLog:
         limits: LogLimits,
         reason: OSError,
     ) -> "PartitionLog":
-        """A log whose files cannot be used: it refuses everything, and its files stay as they are."""
+        """A log with unusable files: refuses every call and leaves its files unchanged."""
         log = cls(disk, directory, topic, partition, topic_id, config, limits)
         log.mark_failed(reason)
         return log
 
     def retire(self) -> None:
-        """Its topic is gone: from now on every call raises, and nothing that is under way acts on its files.
+        """The topic was deleted: from now on every call raises, and pending work does not touch its files.
 
         To be called before the directory is renamed or removed.
         """
@@ -279,14 +279,14 @@ class PartitionLog:
         return not self._is_closed_to_calls
 
     def mark_failed(self, error: OSError) -> None:
-        """The disk failed this log; nothing more is read or written until it is opened anew."""
+        """Called after a disk error: nothing more is read or written until the log is opened again."""
         if not self._is_closed_to_calls:
             self._is_closed_to_calls = True
             self.failure = error
             self.on_failure(error)
 
     def refusal(self) -> KafkaError:
-        """What every call gets once the log has failed or is retired."""
+        """The error of every call after the log has failed or is retired."""
         if self.directory.is_retired:
             return LogRetired(str(self.directory))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.topic_partition} is offline: {self.failure}")
@@ -302,7 +302,7 @@ class PartitionLog:
         return self.refusal()
 
     def close(self) -> None:
-        """Stop cleanly: everything written and synced, so that opening needs no scan. Raises OSError."""
+        """Closes cleanly: writes and syncs everything, so that opening needs no scan. Raises OSError."""
         try:
             for file in self.write_out():
                 file.sync()
@@ -312,7 +312,7 @@ class PartitionLog:
         self.written_out()
 
     def write_out(self) -> tuple[Syncable, ...]:
-        """The first half of a clean stop: write what opening will want to find; what has to be synced now."""
+        """First half of a clean stop: writes what opening needs. Returns what has to be synced."""
         if self._is_closed_to_calls:
             return ()
         assert not self.unsynced.in_flight, f"{self.topic_partition} is closed while it is being synced"
@@ -327,7 +327,7 @@ class PartitionLog:
         return request.files
 
     def written_out(self) -> None:
-        """The second half: all of that is durable."""
+        """Second half of a clean stop, after everything was synced."""
         if not self._is_closed_to_calls:
             self.unsynced.start_at(self.log_end_offset)
             self._is_unsaved = False
@@ -350,7 +350,7 @@ class PartitionLog:
 
     @property
     def synced_offset(self) -> int:
-        """Everything below it survives a power cut."""
+        """Everything below it survives a power failure."""
         return self.unsynced.synced_offset
 
     @property
@@ -365,7 +365,8 @@ class PartitionLog:
         return self._first_unstable_offset
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Readers may see everything below `offset`. Never goes back nor beyond the end; whether it moved."""
+        """Makes everything below `offset` visible to readers. Never goes back or beyond the end. Returns whether it
+        moved."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -376,7 +377,7 @@ class PartitionLog:
         return True
 
     def set_high_watermark(self, offset: int) -> None:
-        """Where a replica begins, from its checkpoint; may go back."""
+        """Sets the high watermark of a replica from its checkpoint. May go back."""
         self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
         self._find_first_unstable_offset()
 
@@ -386,7 +387,7 @@ class PartitionLog:
     # Appending
 
     def lead(self, leader_epoch: int) -> None:
-        """This replica writes from here on, in this epoch."""
+        """This replica becomes the leader in this epoch."""
         self.epochs.begin(leader_epoch, self.log_end_offset)
 
     def append_as_leader(
@@ -469,7 +470,7 @@ class PartitionLog:
     def append_record(self, batch: bytearray, *, leader_epoch: int, now_ms: int) -> int:
         """Append a record that a coordinator of this broker has built for the end of this log; its offset.
 
-        There is nothing to check but its size, and nothing to open unless the topic wants another time in it.
+        Only its size is checked, and it is opened only if the topic requires LogAppendTime.
         """
         if self._is_closed_to_calls:
             raise self.refusal()
@@ -497,7 +498,7 @@ class PartitionLog:
                         f"a replicated batch at {header.base_offset} is below the log end {self.log_end_offset} "
                         f"of {self.topic_partition}",
                     )
-                # The leader's log starts in the midst of this batch, and there is nothing here yet: begin with it.
+                # The leader's log starts within this batch, and this log is empty: begin with the batch.
                 self.truncate_fully_and_start_at(header.base_offset, now_ms)
             size = header.size_bytes
             batch = view[position : position + size]
@@ -518,9 +519,9 @@ class PartitionLog:
         return self.log_end_offset
 
     def append_markers(self, markers: Sequence[Marker], *, leader_epoch: int, now_ms: int) -> Refusals:
-        """End transactions in this partition. Why each marker was refused, if it was; the others are written.
+        """Ends transactions in this partition. Returns why markers were refused; the others are written.
 
-        What was unstable stays so until the marker is below the high watermark. Runs of commits are written together.
+        Records stay unstable until the marker is below the high watermark. Consecutive commits are written together.
         """
         refusals: Refusals = []
         for is_commit, run in groupby(markers, lambda marker: marker.is_commit):
@@ -619,7 +620,7 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Put a stamped batch at the end of the active segment, or of a new one. All or nothing."""
+        """Writes a stamped batch at the end of the active segment, or of a new one. All or nothing."""
         segment = self.segments.active
         if (
             segment.size + size > self._segment_bytes
@@ -676,7 +677,8 @@ class PartitionLog:
         )
 
     def _set_roll_timestamp(self, segment: Segment) -> None:
-        """Appends compare with one number; without a first timestamp, each has to ask the clock."""
+        """Precomputes when to roll, so that appends compare with one number; without a first timestamp each reads the
+        clock."""
         first_timestamp = segment.first_timestamp()
         age_max_ms = self._age_max_ms(segment)
         self._roll_timestamp = first_timestamp + age_max_ms if first_timestamp >= 0 else _ASK_ROLL_TIMESTAMP
@@ -704,7 +706,7 @@ class PartitionLog:
         return True
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Seal the active segment and begin the next. With a full disk nothing changes."""
+        """Seals the active segment and begins the next. Changes nothing if the disk is full."""
         self._check_usable()
         old = self.segments.active
         new_base_offset = self.log_end_offset if base_offset is None else base_offset
@@ -781,7 +783,8 @@ class PartitionLog:
             raise self.refusal() from error
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """What a reader of committed records in [from, to) must skip, in the order of their markers."""
+        """The aborted transactions that a read_committed consumer of [from, to) must skip, in the order of their
+        markers."""
         self._check_usable()
         aborted: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(from_offset):
@@ -801,7 +804,7 @@ class PartitionLog:
         return packed
 
     def aborted_index_of(self, segment: Segment) -> AbortedTransactions:
-        """A segment's index of aborted transactions, checked when it is first loaded and made anew if it is damaged."""
+        """A segment's index of aborted transactions, checked when it is first loaded, and rebuilt if it is damaged."""
         aborted = segment.aborted
         if not aborted.is_loaded:
             try:
@@ -849,7 +852,7 @@ class PartitionLog:
     # what its leader does not have.
 
     def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: raise the log start, -1 for the high watermark; the new log start (low watermark)."""
+        """DeleteRecords: raises the log start, -1 for the high watermark. Returns the new log start (low watermark)."""
         self._check_usable()
         if offset == HIGH_WATERMARK:
             offset = self.high_watermark
@@ -865,7 +868,7 @@ class PartitionLog:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that are too old, too many bytes or below the log start; how many."""
+        """Deletes segments beyond retention.ms or retention.bytes, or below the log start. Returns how many."""
         self._check_usable()
         deleted = self._delete_below_log_start()
         config = self.config
@@ -900,7 +903,7 @@ class PartitionLog:
         if not count:
             return 0
         if count == len(segments):
-            self.roll(now_ms)  # the log goes on in an empty segment
+            self.roll(now_ms)  # the log continues in an empty segment
         first_kept = segments[count].base_offset
         if first_kept > self.log_start_offset:
             self._raise_log_start_offset(first_kept)
@@ -938,14 +941,14 @@ class PartitionLog:
         self._find_first_unstable_offset()
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut everything from the batch that holds `offset` on.
+        """Truncates the log, beginning with the batch that contains `offset`.
 
         A recovery point that was written before may lie behind the cut: a caller that cuts what was synced writes the
         checkpoint first.
         """
         self._check_usable()
         if offset >= self.log_end_offset:
-            # This replica may have begun to lead without ever writing: that epoch never was.
+            # This replica may have become the leader without writing: that epoch is dropped.
             self.epochs.truncate_from_end(self.log_end_offset)
             self.leader_epoch = self.epochs.latest
             return
@@ -1006,7 +1009,7 @@ class PartitionLog:
         self._is_unsaved = True
 
     def _make_cut_durable(self, segment: Segment) -> None:
-        """Else a power cut could bring back what was cut, after other records have taken its offsets."""
+        """Otherwise a power failure could restore truncated records after others have taken their offsets."""
         segment.file.sync()
         try:
             for path in segment.write_indexes():
@@ -1017,7 +1020,7 @@ class PartitionLog:
         self.directory.sync()
 
     def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
-        """Put compacted segments in the place of those they were made from.
+        """Replaces segments by their compacted versions.
 
         `cleaned` were made with the suffix `.cleaned` and have been filled; none overlaps the active segment.
         """
@@ -1031,7 +1034,7 @@ class PartitionLog:
     # Durability
 
     def take_unsynced(self) -> SyncRequest | None:
-        """What has to be synced so that everything up to the log end, as it is now, survives a power cut.
+        """What must be synced so that everything up to the current log end survives a power failure.
 
         None while an earlier request is under way, or if the log is failed or retired. Each request hands over what has
         become dirty since the last, so a failed sync cannot be made good: call `mark_failed`. After success call
@@ -1046,14 +1049,14 @@ class PartitionLog:
                 self.mark_failed(error)
                 return None
         active, end_offset = self.segments.active, self.log_end_offset
-        # The high watermark will be here.
+        # The high watermark will be at this batch.
         self.segments.remember(end_offset, active, active.size)
         return self.unsynced.take(end_offset, active.file)
 
     def _write_epochs(self) -> None:
-        """A torn checkpoint is noticed, and then the batches tell the same: so it needs no sync ahead of its name.
+        """A torn checkpoint is detected and rebuilt from the batches, so it needs no sync before the rename.
 
-        For the same reason one that finds no room on a full disk can wait for a later sync.
+        For the same reason it can wait for a later sync if the disk is full.
         """
         path = self.directory.path_of(LEADER_EPOCH_CHECKPOINT)
         try:
@@ -1083,7 +1086,7 @@ class PartitionLog:
             self.unsynced.note_names()
 
     def flush(self) -> None:
-        """Sync everything here and now. OSError fails the log."""
+        """Syncs everything immediately. An OSError fails the log."""
         request = self.take_unsynced()
         if request is None:
             self._check_usable()

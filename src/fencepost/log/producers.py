@@ -1,9 +1,9 @@
-"""What one partition remembers of its producers: epochs, sequences, the last five batches, open transactions.
+"""The producer state of one partition: epochs, sequences, the last five batches, open transactions.
 
-Everything that decides about this state or changes it is in this file. Checks and effects are apart: `check_append` and
-`check_marker` accept, answer again or refuse in Kafka's order and change nothing, so that a write that fails leaves no
-trace; `update` and the `apply_` methods record what was written. The format of producer snapshots is here, too. Touches
-no file.
+Everything that checks or changes this state is in this file. Checks and effects are separate: `check_append` and
+`check_marker` accept, recognize duplicates or refuse in Kafka's order and change nothing, so that a failed write has
+no side effects; `update` and the `apply_` methods record what was written. The format of producer snapshots is here,
+too. Touches no file.
 """
 
 import enum
@@ -84,7 +84,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CorruptSnapshot(Exception):
-    """A producer snapshot that cannot be used; an older one, or the log alone, must do."""
+    """A producer snapshot that cannot be used; an older one or the log is used instead."""
 
 
 class VerificationGuard:
@@ -94,7 +94,7 @@ class VerificationGuard:
 
 
 class VerificationEntry:
-    """A transaction that the coordinator was asked about and that has no data here yet."""
+    """A transaction that is being verified with the coordinator and has no data here yet."""
 
     __slots__ = ("epoch", "guard", "lowest_sequence", "supports_epoch_bump", "timestamp_ms")
 
@@ -106,7 +106,7 @@ class VerificationEntry:
         self.supports_epoch_bump = supports_epoch_bump
 
     def note(self, sequence: int, epoch: int) -> None:
-        """A lower sequence must still get in first; a higher epoch starts over."""
+        """Remembers the lowest sequence, which must be appended first; a higher epoch starts over."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.lowest_sequence = sequence
@@ -131,7 +131,8 @@ class ProducerEntry:
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self.transactional_id: str | None = None
-        """Whose producer id it is, by the coordinator's word. In no file: after a restart it is asked again."""
+        """The transactional id of the producer id, as verified by the coordinator. Not stored: verified again after a
+        restart."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = NO_TIMESTAMP
@@ -218,7 +219,7 @@ class ProducerStateManager:
         return entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch
 
     def first_unstable_offset(self, high_watermark: int, log_start_offset: int) -> int | None:
-        """Readers of committed data stop here; None if nothing is undecided."""
+        """The offset at which read_committed consumers stop; None if nothing is undecided."""
         transactions = self.transactions
         if transactions.is_empty:
             return None

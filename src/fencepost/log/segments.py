@@ -1,12 +1,12 @@
-"""The segments of one log: their list, the one that is written, and where in them an offset lies.
+"""The segments of one log: their list, the one that is written, and the positions of offsets in them.
 
-Owns the list and every change of it (begin, drop, swap), the hints by which a sequential reader and a watermark cost
-no search, and which closed segments keep their indexes in memory. Knows offsets as places in files, nothing of
-producers or watermarks. What a change of the list makes unsynced is noted in `Unsynced`.
+Owns the list and every change of it (begin, drop, swap), the hints that save sequential readers and watermarks a
+search, and which closed segments keep their indexes in memory. Knows only offsets and files, nothing of producers or
+watermarks. Changes of the list that must be synced are recorded in `Unsynced`.
 
-What was found on the disk is checked before it is handed on, once: after a clean stop nobody has looked at the
-segments since another process wrote them, and after a crash only at the last ones. A damaged batch is refused with
-CORRUPT_MESSAGE and everything around it is served. What this process wrote itself is not read again to be checked.
+Data found on disk is checked once, before it is first returned: after a clean stop nothing has read the segments since
+another process wrote them, and after a crash recovery has read only the last ones. A damaged batch is refused with
+CORRUPT_MESSAGE and everything around it is served. Data written by this process is not checked again.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ from fencepost.wire.errors import KafkaError
 _HINTS_MAX = 128
 _INDEXES_HELD_MAX = 4
 EMPTY_RECORDS = b""
-# Less than this is read from the disk so quickly that nobody looks whether it is in memory.
+# Smaller reads are so quick that it is not checked whether they are in memory.
 _QUICK_READ_BYTES_MAX = 65_536
 
 
@@ -42,11 +42,11 @@ class ReadResult(NamedTuple):
     records: Buffer
     """Whole batches; the first may begin before the offset asked for."""
     next_offset: int
-    """Where reading goes on."""
+    """The offset at which reading continues."""
 
 
 class NotInMemory(Exception):
-    """A read would have to wait for the disk, and its caller does not want to. Once it is loaded it will not."""
+    """A read would have to wait for the disk, which the caller does not want. After loading, it can be repeated."""
 
     def __init__(self, file: File, position: int, count: int) -> None:
         super().__init__(f"{count} bytes at {position} of {file.path} are not in memory")
@@ -65,7 +65,7 @@ class Segments(Sequence[Segment]):
         self._hints: dict[int, tuple[Segment, int]] = {}
         self._indexed: dict[Segment, None] = {}
         self.active: Segment
-        """The last one, which is written."""
+        """The last segment, which is being written."""
 
     @overload
     def __getitem__(self, at: int) -> Segment: ...
@@ -89,18 +89,18 @@ class Segments(Sequence[Segment]):
         return sum(segment.size for segment in self._list)
 
     def end_offset_of(self, segment: Segment, log_end_offset: int) -> int:
-        """Where the next segment begins, or the log ends."""
+        """The base offset of the next segment, or the log end."""
         at = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[at] if at < len(self._base_offsets) else log_end_offset
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment that has `offset`, or would have it, and all behind it."""
+        """The segment that contains or would contain `offset`, and all later ones."""
         return self._list[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
     # Changing the list
 
     def adopt(self, found: list[Segment]) -> None:
-        """Those that were found on the disk, in order."""
+        """Sets the segments found on disk, in order."""
         self._list = found
         self._base_offsets = [segment.base_offset for segment in found]
         self.active = found[-1]
@@ -115,8 +115,8 @@ class Segments(Sequence[Segment]):
         return segment
 
     def seal(self, segment: Segment, log_end_offset: int) -> None:
-        """It is not written any more: the next one begins where the log ends now."""
-        # A reader at the old end goes on in the new segment.
+        """Seals a segment: the next one begins at the current log end."""
+        # A reader at the old end continues in the new segment.
         self._hints.pop(log_end_offset, None)
         self.hold_indexes(segment)
 
@@ -135,10 +135,10 @@ class Segments(Sequence[Segment]):
         self._unsynced.note_names()
 
     def swap(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
-        """Put compacted segments in the place of those they were made from; none is the active one.
+        """Replaces segments by their compacted versions; none is the active one.
 
-        Durable before the originals go. A crash at any point leaves the old ones or the new ones: recovery finishes
-        what it interrupts.
+        The new ones are durable before the originals are deleted. A crash at any point leaves the old or the new ones:
+        recovery completes an interrupted swap.
         """
         disk = self._directory.disk
         for segment in cleaned:
@@ -230,7 +230,7 @@ class Segments(Sequence[Segment]):
         log_end_offset: int,
         at_least_one_batch: bool,
     ) -> ReadResult:
-        """The same of batches found on the disk, as far as they are what was written; KafkaError if none is."""
+        """The same for batches found on disk, as far as they are undamaged; KafkaError if none is."""
         segment.bound_unchecked()
         wanted = max(max_bytes, HEADER_BYTES) if at_least_one_batch else max_bytes
         block = segment.file.read(position, min(wanted, count))
@@ -256,7 +256,7 @@ class Segments(Sequence[Segment]):
         return None
 
     def _position_of(self, offset: int, segment: Segment) -> int:
-        """Where in the segment a batch boundary lies; its end if the offset comes later."""
+        """The position of a batch boundary in the segment; its end if the offset is later."""
         hint = self._hints.get(offset)
         if hint is not None and hint[0] is segment:
             return hint[1]
@@ -268,7 +268,7 @@ class Segments(Sequence[Segment]):
         return position
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Remember a batch boundary: where a sequential reader comes back to, or a watermark is."""
+        """Remembers a batch boundary to which a sequential reader returns, or at which a watermark is."""
         if segment is not self.active and position >= segment.size:
             return
         hints = self._hints
@@ -322,10 +322,10 @@ def _check_in_memory(file: File, position: int, count: int) -> None:
 def _check(
     segment: Segment, segment_end_offset: int, view: memoryview, position: int, count: int
 ) -> tuple[int, int, KafkaError | None]:
-    """How many bytes are good batches, the offset after them, and what is wrong with the one that follows, if it is.
+    """The size of the undamaged batches, the offset after them, and the damage of the next batch, if any.
 
-    The CRC does not cover a batch's place, so that is checked against its neighbours: a batch whose offsets do not fit
-    between those of the one before and the one after is not served, whichever of them is wrong.
+    The CRC does not cover the base offset, so it is compared with the neighbouring batches: a batch whose offsets do
+    not fit between them is not served, whichever of them is wrong.
     """
     end, next_offset = 0, segment.base_offset
     while end < len(view):

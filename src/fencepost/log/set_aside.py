@@ -1,4 +1,4 @@
-"""What is taken out of a log without being thrown away: whole segments, or bytes that were cut off, as `*.damaged`.
+"""Keeps what is removed from a damaged log: whole segments, or truncated bytes, as `*.damaged`.
 
 Such files stay in the partition's directory until an operator removes them. No broker reads them.
 """
@@ -26,7 +26,7 @@ _MAGIC = bytes([CURRENT_MAGIC])
 
 
 def ends_of_batches(tail: bytes, first: int) -> Iterator[int]:
-    """Offsets behind each good batch in damaged bytes: they were handed out once."""
+    """The offsets after each undamaged batch in damaged bytes, which were assigned once."""
     view = memoryview(tail)
     position = 0
     while position + HEADER_BYTES <= len(tail):
@@ -50,7 +50,7 @@ def ends_of_batches(tail: bytes, first: int) -> Iterator[int]:
 
 
 def ends_set_aside(directory: LogDirectory, base: int, first: int) -> Iterator[int]:
-    """The same of what was set aside before: by a repair that was cut short, perhaps."""
+    """The same for bytes set aside before, for example by an interrupted repair."""
     for name in directory.names():
         if name.startswith(offset_name(base, LOG_SUFFIX)) and name.endswith(DAMAGED_SUFFIX):
             yield from ends_of_batches(directory.disk.read_bytes(directory.path_of(name)), first)
@@ -67,7 +67,7 @@ def free_name(directory: LogDirectory, base: int) -> str:
 
 
 def set_bytes_aside(directory: LogDirectory, base: int, tail: bytes) -> str:
-    """A file with the bytes that are about to go. One that has them already is of an attempt that was cut short."""
+    """Writes the removed bytes to a file. An existing file with the same bytes is from an interrupted attempt."""
     disk = directory.disk
     for name in _names_aside(base):
         path = directory.path_of(name)

@@ -22,14 +22,15 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 GAPLESS_OFFSET_CHECKPOINT = "gapless-offset-checkpoint"
-"""Ours alone. Where it says of a log what the cleaner's checkpoint says, there was no hole between segments below."""
+"""Specific to Fencepost. If its offset of a log equals that in the cleaner's checkpoint, the segments below had no
+holes."""
 
 UNKNOWN_BROKER_EPOCH = -1
 _CHECKPOINT_VERSION = 0
 
 
 class CorruptSideFile(Exception):
-    """A side file that does not parse; names the file and what is wrong."""
+    """A side file that cannot be parsed; the text names the file and the error."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -39,7 +40,7 @@ class CorruptSideFile(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose data directory this is."""
+    """The identity of a data directory."""
 
     cluster_id: str
     node_id: int
@@ -48,7 +49,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """None for a directory that is not formatted yet."""
+    """Returns None if the directory is not formatted yet."""
     path = os.path.join(directory, META_PROPERTIES)
     if not disk.exists(path):
         return None
@@ -84,7 +85,7 @@ def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN
 
 
 def was_stopped_by_us(disk: Disk, directory: str) -> bool:
-    """Whether the mark of a clean stop is ours. Apache Kafka has a broker epoch to write there."""
+    """Whether the marker of a clean stop was written by Fencepost. Apache Kafka writes a broker epoch there."""
     try:
         content = json.loads(disk.read_bytes(os.path.join(directory, CLEAN_SHUTDOWN)))
         return bool(content["brokerEpoch"] == UNKNOWN_BROKER_EPOCH)
@@ -93,7 +94,7 @@ def was_stopped_by_us(disk: Disk, directory: str) -> bool:
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:
-    """Whether the last stop was a clean one. The mark is gone afterwards, durably: a crash from now on is a crash."""
+    """Whether the last stop was clean. Removes the marker durably, so that a later crash is recognized."""
     path = os.path.join(directory, CLEAN_SHUTDOWN)
     if not disk.exists(path):
         return False
@@ -128,13 +129,14 @@ def decode_partition_metadata(path: str, data: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, partition_directory: str) -> bytes | None:
-    """The topic id a partition directory belongs to; None if it does not say."""
+    """The topic id a partition directory belongs to; None if it is unknown."""
     path = os.path.join(partition_directory, PARTITION_METADATA)
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
-    # A power cut soon after the partition was made can leave it empty; who opens the log writes it again.
+    # A power failure soon after the creation of a partition can leave it empty; it is written again when the log is
+    # opened.
     return decode_partition_metadata(path, data) if data else None
 
 
@@ -146,7 +148,7 @@ def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offset_checkpoint(path: str, data: bytes) -> dict[TopicPartition, int]:
     if not data:
-        return {}  # Kafka makes the file before it has anything to say
+        return {}  # Kafka creates the file before it has any entries
     try:
         version, count, *lines = data.decode().split("\n")
         if int(version) != _CHECKPOINT_VERSION:
@@ -164,7 +166,7 @@ def decode_offset_checkpoint(path: str, data: bytes) -> dict[TopicPartition, int
 
 
 def read_offset_checkpoint(disk: Disk, directory: str, name: str) -> dict[TopicPartition, int]:
-    """Offsets by topic and partition; empty if the file is not there."""
+    """Offsets by topic and partition; empty if the file does not exist."""
     path = os.path.join(directory, name)
     try:
         data = disk.read_bytes(path)

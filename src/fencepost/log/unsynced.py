@@ -1,8 +1,8 @@
-"""What a log has written and a power cut could still take: files, names in its directory, the offsets behind them.
+"""What a log has written but not synced: files, directory entries, and the offsets they contain.
 
-A log hands all of it over as one `SyncRequest`, and hands nothing more over before that one is answered: so no two
-syncs of one log overlap, and the synced offset never passes what is not synced. A request that a truncation has
-overtaken moves no offset. Owns the synced offset; does not sync by itself.
+A log passes all of it on as one `SyncRequest`, and the next one only after that is answered: so syncs of one log never
+overlap, and the synced offset never passes unsynced data. A request that was overtaken by a truncation does not move
+the synced offset. Owns the synced offset; does not sync itself.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from fencepost.ports import Disk, Syncable
 
 
 class WrittenFile:
-    """A small file that was written whole and is never touched again.
+    """A small file that was written completely and is never changed.
 
-    One that is gone was removed with its segment. Recovery can make any of them anew.
+    A missing one was removed with its segment. Recovery can rebuild all of them.
     """
 
     __slots__ = ("_disk", "path")
@@ -35,7 +35,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """Once `files` are synced, everything below `end_offset` survives a power cut."""
+    """Once `files` are synced, everything below `end_offset` survives a power failure."""
 
     files: tuple[Syncable, ...]
     end_offset: int
@@ -73,15 +73,15 @@ class Unsynced:
         self._files[path] = WrittenFile(self._directory.disk, path)
 
     def note_names(self) -> None:
-        """Names in the directory have changed: nothing behind a new one counts as durable before the directory is."""
+        """Directory entries have changed: data in new files is not durable before the directory is synced."""
         self._names_changed = True
 
     def forget(self, path: str) -> None:
-        """The file goes."""
+        """The file is removed."""
         self._files.pop(path, None)
 
     def take_one(self, path: str) -> Syncable | None:
-        """What must be synced ahead of the rest."""
+        """Takes one file that must be synced before the others."""
         return self._files.pop(path, None)
 
     def take(self, log_end_offset: int, active_file: Syncable) -> SyncRequest | None:
@@ -111,7 +111,7 @@ class Unsynced:
         self.synced_offset = self._requested_offset = offset
 
     def cut_at(self, offset: int) -> None:
-        """The log was cut: what comes behind `offset` from now on is not what was there."""
+        """The log was truncated: data after `offset` is no longer what was there."""
         self._generation += 1
         self.synced_offset = min(self.synced_offset, offset)
         self._requested_offset = min(self._requested_offset, offset)

@@ -1,9 +1,8 @@
-"""What a leader refuses before a batch enters the log, and the topics whose settings open or rewrite a batch.
+"""The leader's checks of a batch before it is appended, and the conversions required by settings of its topic.
 
-The common path tests everything at once in `PartitionLog.append_as_leader`; only a batch that fails there comes here,
-to be refused in Kafka's order and words. Opened are batches for compacted topics (keys) and for topics with a codec of
-their own. Not checked, where Kafka does: the records of any other batch, so a producer that lies about them is found
-out by its readers.
+The common path tests everything at once in `PartitionLog.append_as_leader`; only a batch that fails there is checked
+here, to be refused in Kafka's order and words. Batches are opened for compacted topics (keys) and for topics with
+their own codec. Unlike in Kafka, the records of other batches are not checked; consumers notice if they are invalid.
 """
 
 from collections.abc import Callable, Generator
@@ -42,21 +41,21 @@ LISTED_RECORDS_BYTES_MAX = 262_144
 
 
 class NotOneBatch(KafkaError):
-    """What came for a partition is not one batch of today's format: refused whatever partition it came for."""
+    """The data is not exactly one batch of the current format; refused regardless of the partition."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 def needs_opening(config: TopicConfig) -> bool:
-    """Whether a topic's settings ask for more than a stamp in the header."""
+    """Whether the settings of a topic require more than stamping the header."""
     return config.is_compacted or config.compression_type != "producer" or config.message_timestamp_type != "CreateTime"
 
 
 def check_batch(
     batch: memoryview, header: BatchHeader, origin: Origin, max_message_bytes: int, topic_partition: str
 ) -> None:
-    """Raise for the first thing that Kafka would refuse; return if there is none."""
+    """Raises the first error that Kafka would raise, if any."""
     size = len(batch)
     if header.batch_length < _LEGACY_LENGTH_MIN:
         raise KafkaError(
@@ -121,7 +120,7 @@ def refuse_short_batch(size: int) -> NoReturn:
 def _refuse_more(rest: memoryview) -> NoReturn:
     if len(rest) >= HEADER_BYTES and HEADER_BYTES <= read_header(rest).size_bytes <= len(rest):
         raise NotOneBatch("Produce requests are only allowed to contain exactly one record batch per partition")
-    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch is followed by {len(rest)} bytes that are none")
+    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch is followed by {len(rest)} bytes that are not a batch")
 
 
 def refuse_crc(batch: memoryview, header: BatchHeader, topic_partition: str) -> NoReturn:
@@ -148,7 +147,7 @@ def check_timestamps(
         return None
 
     if problem(header.base_timestamp) or problem(header.max_timestamp):
-        # Only small batches say which records these are: no other request is served while they are read.
+        # Only errors of small batches name the records, because reading them blocks other requests.
         if header.record_count > RECORD_ERRORS_MAX:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "The batch has an invalid timestamp")
         try:
@@ -165,13 +164,13 @@ def check_timestamps(
 
 
 class OpenedHeader(BatchHeader):
-    """Of a batch whose records have been checked and converted already, as these settings of its topic ask."""
+    """The header of a batch whose records are already checked and converted for these topic settings."""
 
     config: TopicConfig
 
 
 Offload = Callable[[Callable[[], Any]], Generator[Any, None, Any]]
-"""Does something in a helper thread; raises what it raises."""
+"""Runs a function in a helper thread, and raises what it raises."""
 
 
 def opens_records(header: BatchHeader, config: TopicConfig) -> bool:
@@ -215,7 +214,7 @@ def open_in_steps(
 
 
 def _asked(header: BatchHeader, config: TopicConfig) -> tuple[int, int, bool]:
-    """The batch's codec, the codec its topic keeps, and whether each record must have a key."""
+    """The codec of the batch, the codec of the topic, and whether each record must have a key."""
     codec = header.attributes & COMPRESSION_MASK
     wanted = codec if config.compression_type == "producer" else CODEC_OF_COMPRESSION_TYPE[config.compression_type]
     return codec, wanted, config.is_compacted and not header.is_control
@@ -229,7 +228,7 @@ def open_batch(
     config: TopicConfig,
     decompressed_max_bytes: int,
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch as this topic keeps it: keys checked, codec converted, stamped with the log's time."""
+    """The batch as stored in this topic: keys checked, codec converted, LogAppendTime set."""
     codec, wanted, keys_required = _asked(header, config)
     if type(header) is OpenedHeader and header.config is config:
         header = BatchHeader._make(header)

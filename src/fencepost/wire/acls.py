@@ -1,16 +1,16 @@
-"""Kafka's vocabulary of access control: resources, patterns, operations, and one rule about them.
+"""Kafka's ACL types: resources, patterns, operations and bindings.
 
-The numbers are those of the wire. Broker, client and command line share this, so that a rule means the same to all.
+The numbers are those of the protocol. Broker, client and command line share these types.
 """
 
 import enum
 from typing import Any, NamedTuple
 
 WILDCARD = "*"
-"""Any name, as a LITERAL pattern; any host."""
+"""Matches any name as a LITERAL pattern, and any host."""
 WILDCARD_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-"""The one name that a CLUSTER resource has."""
+"""The only name of a CLUSTER resource."""
 
 
 class ResourceType(enum.IntEnum):
@@ -27,9 +27,9 @@ class ResourceType(enum.IntEnum):
 class PatternType(enum.IntEnum):
     UNKNOWN = 0
     ANY = 1
-    """Of a filter: whatever type of pattern has this name."""
+    """In a filter: patterns of any type with this name."""
     MATCH = 2
-    """Of a filter: every pattern that this name falls under."""
+    """In a filter: every pattern that matches this name."""
     LITERAL = 3
     PREFIXED = 4
 
@@ -61,7 +61,7 @@ class AclPermissionType(enum.IntEnum):
 
 
 _OP = AclOperation
-# What can be done to a resource of each type: the bits of `authorizedOperations`.
+# The operations on a resource of each type: the bits of `authorizedOperations`.
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         _OP.READ,
@@ -89,7 +89,7 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 
 
 class ResourcePattern(NamedTuple):
-    """Which resources a rule speaks of."""
+    """The resources that a rule applies to."""
 
     resource_type: ResourceType
     name: str
@@ -97,18 +97,18 @@ class ResourcePattern(NamedTuple):
 
 
 class AclBinding(NamedTuple):
-    """One rule: whether a principal, from a host, may do something to the resources of a pattern."""
+    """One rule: allows or denies an operation on the resources of a pattern to a principal from a host."""
 
     pattern: ResourcePattern
     principal: str
-    """As in User:alice; User:* is everybody."""
+    """For example User:alice; User:* is everybody."""
     host: str
     operation: AclOperation
     permission_type: AclPermissionType
 
 
 class AclBindingFilter(NamedTuple):
-    """Which rules are meant; None and ANY leave a part open."""
+    """Selects rules; None and ANY match everything."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -120,7 +120,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether some part is none that this version knows."""
+        """Whether a part is unknown to this version."""
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission_type)
 
     def matches(self, binding: AclBinding) -> bool:

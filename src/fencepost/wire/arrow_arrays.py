@@ -1,8 +1,8 @@
-"""Arrow arrays from numpy's and Python's values and back, by their buffers.
+"""Converts numpy and Python values to Arrow arrays and back, through their buffers.
 
-pyarrow's own ways (`array`, `scalar`, `to_numpy`) import pandas where it is installed, to see whether they were given
-something of it. That is more than half a second of CPU in each Python worker of Spark, before its first row. Needs the
-extra `arrow`: import this module only where it is used.
+pyarrow's own functions (`array`, `scalar`, `to_numpy`) import pandas if it is installed, to check for pandas objects.
+That costs each Python worker of Spark more than half a second of CPU time before its first row. Needs the extra
+`arrow`: import this module only where it is used.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ COLUMN_BYTES_MAX = 2**31 - 1
 
 
 def from_numpy(values: Any, kind: Any) -> Any:
-    """Numbers of the width of this type, without a copy; truth values become bits."""
+    """Numbers of the same width as the type, without a copy; booleans are packed into bits."""
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
     found = np.ascontiguousarray(values)
@@ -24,7 +24,7 @@ def from_numpy(values: Any, kind: Any) -> Any:
 
 
 def from_bytes(values: Sequence[Any], kind: Any) -> Any:
-    """Of `pa.binary()` or `pa.string()`: bytes, str or None."""
+    """An array of type `pa.binary()` or `pa.string()` from bytes, str or None."""
     parts = [b"" if value is None else value.encode() if isinstance(value, str) else value for value in values]
     ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
     assert not len(ends) or ends[-1] <= COLUMN_BYTES_MAX, f"{ends[-1]} bytes in one column"
@@ -36,7 +36,7 @@ def from_bytes(values: Sequence[Any], kind: Any) -> Any:
 
 
 def to_numpy(array: Any, dtype: Any) -> Any:
-    """The numbers of an array, without a copy; what is null has any value."""
+    """The numbers of an array, without a copy. The values of nulls are undefined."""
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.empty(0, dtype)

@@ -1,7 +1,7 @@
-"""Records to and from Arrow buffers, compiled by numba: the loops behind `wire.arrow_records`, and nothing else.
+"""The loops of `wire.arrow_records` that convert records to and from Arrow buffers, compiled by numba.
 
-Bytes from outside pass `measure` first, which checks every position against the end of its record and counts; `fill`
-then writes into columns of exactly that size. `plan` and `encode` are the same for the other way.
+Untrusted bytes first go through `measure`, which checks every position against the end of its record and counts; `fill`
+then writes into columns of exactly that size. `plan` and `encode` do the same in the other direction.
 Needs the extra `arrow`; compiled code is cached beside this file.
 """
 
@@ -15,10 +15,10 @@ from numba.extending import intrinsic
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, NULL_KEYS, NULL_VALUES, NULL_HEADERS = (
     range(9)
 )
-"""Places in the array of totals that a decoding carries from batch to batch."""
+"""Indexes of the totals that are kept from batch to batch during decoding."""
 TOTALS = 9
 
-# Without reference counts: numba would count the arrays' references at every use, at ten times the cost of the rest.
+# Without reference counting: numba would count references at every use, at ten times the cost of everything else.
 _njit: Any = njit
 _compiled = _njit(cache=True, nogil=True, _nrt=False)
 _inlined = _njit(inline="always")
@@ -52,7 +52,8 @@ def _copy(typing_context: Any, to: Any, position: Any, origin: Any, start: Any, 
 
 @_inlined
 def _read_varint(data, position, end, bits):
-    """The zigzag value and the position behind it; a position of MALFORMED if it is cut off or too large."""
+    """The decoded value and the position after it; the position is MALFORMED if the varint is truncated or too
+    large."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end:
@@ -74,7 +75,7 @@ def _read_varint(data, position, end, bits):
 
 @_compiled
 def measure(data, position, end, count, base_offset, from_offset, totals):
-    """Check `count` records of a payload through and through, and add what their columns take to the totals."""
+    """Checks `count` records of a payload completely, and adds the size of their columns to the totals."""
     for _ in range(count):
         length, position = _read_varint(data, position, end, _VARINT_BITS)
         if position < 0 or length < 0 or length > end - position:
@@ -91,7 +92,7 @@ def measure(data, position, end, count, base_offset, from_offset, totals):
         if position < 0 or key_length < -1 or key_length > record_end - position:
             return MALFORMED
         value_length, position = _read_varint(data, position + max(key_length, 0), record_end, _VARINT_BITS)
-        # The count of headers needs a byte behind the value.
+        # The header count needs a byte after the value.
         if position < 0 or value_length < -1 or max(value_length, 0) >= record_end - position:
             return MALFORMED
         position += max(value_length, 0)
@@ -129,7 +130,7 @@ def measure(data, position, end, count, base_offset, from_offset, totals):
 
 @_inlined
 def _varint(data, position):
-    """A varint that is known to be whole."""
+    """Reads a varint that is known to be complete."""
     byte = np.int64(data[position])
     position += 1
     if byte < 0x80:
@@ -153,7 +154,7 @@ def fill(
 ):  # fmt: skip
     """Append records that `measure` has checked to columns that have room for them; `done` says how full these are.
 
-    `is_appended`: the log has stamped the batch, and `base_timestamp` is the time of every record.
+    `is_appended`: the batch has LogAppendTime, and `base_timestamp` is the timestamp of every record.
     """
     row, key_bytes, value_bytes = done[ROWS], done[KEY_BYTES], done[VALUE_BYTES]
     headers, header_key_bytes, header_value_bytes = done[HEADERS], done[HEADER_KEY_BYTES], done[HEADER_VALUE_BYTES]
@@ -236,7 +237,7 @@ def _is_valid(bitmap, index):
 
 @_inlined
 def _length(offsets, bitmap, start, row):
-    """The length of an entry, -1 for null. A column that is not there has no offsets: all null."""
+    """The length of an entry, -1 for null. A missing column has no offsets: all values are null."""
     if offsets.size == 0 or not _is_valid(bitmap, start + row):
         return np.int64(-1)
     return np.int64(offsets[start + row + 1]) - np.int64(offsets[start + row])

@@ -1,6 +1,6 @@
-"""Records as Arrow columns: batches made from arrays, and arrays made from batches, without a Python object per record.
+"""Converts record batches to Arrow arrays and back, without a Python object per record.
 
-The rules are those of `wire.records`, which is the oracle of the tests. Needs the extra `arrow` (pyarrow and numba):
+Follows the rules of `wire.records`, against which it is tested. Needs the extra `arrow` (pyarrow and numba):
 import this module only where it is used.
 """
 
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 
 
 class _Column(NamedTuple):
-    """A column of bytes as the kernels take it; without offsets everything is null."""
+    """A binary column in the form that the kernels use; without offsets all values are null."""
 
     offsets: Any
     bitmap: Any
@@ -83,7 +83,8 @@ def encode_batches(
     """Batches of the rows, in order. Arrays are Arrow's, of bytes or text, chunked or not; null is Kafka's null.
 
     `timestamps` is one number of milliseconds for all, or an array. `headers` are lists of {key, value}.
-    `first_records` limits the first batch: writers whose attempts must not be taken for repetitions use different ones.
+    `first_records` limits the first batch: writers use different values in each attempt, so that a batch of one
+    attempt is not mistaken for a duplicate of another.
     """
     rows = len(values)
     times = _timestamps(timestamps, rows)
@@ -105,7 +106,7 @@ def encode_batches(
         end, size_bytes, latest = kernels.plan(first, rows, batch_bytes, records_max, *shape)
         batch = bytearray(HEADER_BYTES + size_bytes)
         written = kernels.encode(np.frombuffer(batch, np.uint8), HEADER_BYTES, first, end, *content)
-        assert written == len(batch), "what was planned is what was written"
+        assert written == len(batch), "the batch has the planned size"
         if compression:
             batch = _compressed(batch, compression)
         count = int(end) - first
@@ -215,9 +216,10 @@ def decode_batches(
     from_offset: int = -1,
     max_bytes: int = DECOMPRESSED_MAX_BYTES,
 ) -> Any:
-    """The records as a pyarrow.RecordBatch of SCHEMA: of all batches but control batches, or of those that are named.
+    """Returns the records as a pyarrow.RecordBatch of SCHEMA: of the given batches, or of all batches but control
+    batches.
 
-    CRCs are the caller's business. Raises KafkaError INVALID_RECORD or MESSAGE_TOO_LARGE, as `wire.records` does.
+    The caller must check the CRCs. Raises KafkaError INVALID_RECORD or MESSAGE_TOO_LARGE, as `wire.records` does.
     """
     if batches is None:
         batches = [BatchAt(at, header) for at, header in iterate_headers(data) if not header.is_control]
@@ -248,7 +250,7 @@ def _part(data: Buffer, whole: Any, at: BatchAt, max_bytes: int) -> _Part:
 
 
 class _Columns:
-    """Room for exactly the records that were measured."""
+    """Columns with room for exactly the measured records."""
 
     def __init__(self, totals: Sequence[int]) -> None:
         if max(totals) > COLUMN_BYTES_MAX:
@@ -312,7 +314,7 @@ _RECORD_BYTES_MIN = 7
 
 
 def _as_text(names: Any) -> Any:
-    """Nobody checks that a header's name is UTF-8 before it is in the log."""
+    """Header names in a log are not guaranteed to be valid UTF-8."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -321,6 +323,6 @@ def _as_text(names: Any) -> Any:
 
 
 def _explain(part: _Part) -> None:
-    """Read the slow way what could not be read the fast way, for the reason."""
+    """Decodes the batch again with `wire.records`, which raises an error with the reason."""
     decode_records(part.payload[part.start : part.end].tobytes(), part.header)
     raise KafkaError(ErrorCode.INVALID_RECORD, "invalid record batch")

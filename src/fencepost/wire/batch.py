@@ -56,7 +56,7 @@ LOG_APPEND_TIME = 1
 _unpack_header = HEADER.unpack_from
 # What BatchHeader._make does, without its count of the fields: a header is read for every batch.
 _new_tuple: Callable[..., "BatchHeader"] = tuple.__new__
-# The header in two: up to the CRC, and what the CRC covers.
+# The header in two parts: up to the CRC, and what the CRC covers.
 _FRONT = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
 _OFFSET = struct.Struct(">q")
@@ -136,7 +136,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. Says nothing about the CRC or whether the whole batch is there."""
+    """The header at `position`. Checks neither the CRC nor whether the batch is complete."""
     try:
         return _new_tuple(BatchHeader, _unpack_header(buffer, position))
     except struct.error:
@@ -145,7 +145,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch to the end of the buffer; MalformedMessage where a batch is cut or absurd."""
+    """Position and header of every batch to the end of the buffer; MalformedMessage if a batch is truncated or
+    invalid."""
     end = len(buffer)
     while position < end:
         header = read_header(buffer, position)
@@ -165,7 +166,7 @@ def checksum(buffer: Buffer, position: int, size_bytes: int) -> int:
 
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the whole batch is in the buffer and its CRC is right."""
+    """Whether the batch is complete and its CRC is right."""
     size_bytes = LOG_OVERHEAD_BYTES + header.batch_length
     if header.batch_length < BATCH_LENGTH_MIN or position + size_bytes > len(buffer):
         return False
@@ -178,7 +179,7 @@ def has_transactional_records(buffer: Buffer) -> bool:
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch its place in a log; neither field is under the CRC."""
+    """Sets the base offset and leader epoch of a batch; the CRC covers neither field."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + 12, leader_epoch)
 
@@ -186,7 +187,7 @@ def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leade
 def stamp_timestamp_type(
     buffer: bytearray | memoryview, position: int, size_bytes: int, timestamp_type: int, max_timestamp: int
 ) -> None:
-    """Turn a batch into one of CreateTime or LogAppendTime. Both fields are under the CRC, so it changes too."""
+    """Changes the timestamp type of a batch. The CRC covers the changed fields and is updated."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_POSITION)
     attributes = attributes & ~TIMESTAMP_TYPE_MASK | timestamp_type << TIMESTAMP_TYPE_SHIFT
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
@@ -195,12 +196,12 @@ def stamp_timestamp_type(
 
 
 def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
-    """Write the CRC of a batch whose covered bytes have changed."""
+    """Updates the CRC of a batch after covered bytes have changed."""
     _CRC.pack_into(buffer, position + CRC_POSITION, checksum(buffer, position, size_bytes))
 
 
 def encode_varint(value: int) -> bytes:
-    """A zigzag varint, as record fields are written. Takes 64-bit values too."""
+    """Encodes a zigzag varint, as in record fields. Accepts 64-bit values."""
     value = (value << 1) ^ (value >> 63)
     return _ONE_BYTE[value] if value < 0x80 else encode_unsigned_varint(value)
 
@@ -220,7 +221,7 @@ _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 class _Varints(dict[int, bytes]):
-    """Small numbers as varints, ready; others are made when asked for."""
+    """A cache of small numbers as varints."""
 
     def __missing__(self, value: int) -> bytes:
         return encode_varint(value)
@@ -266,7 +267,7 @@ def build_batch(
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
 ) -> bytearray:
-    """One batch. `offset_deltas` and `last_offset_delta` are for compaction, which leaves holes between records."""
+    """One batch. `offset_deltas` and `last_offset_delta` are for compaction, which leaves gaps between records."""
     timestamps = [record[0] for record in records]
     base_timestamp = delete_horizon if delete_horizon is not None else (timestamps[0] if timestamps else NO_TIMESTAMP)
     deltas = range(len(records)) if offset_deltas is None else offset_deltas
@@ -341,7 +342,7 @@ def build_single(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """`build_batch` for one record without headers: what coordinators and markers write, many times a transaction."""
+    """`build_batch` for one record without headers, as coordinators write them several times per transaction."""
     if value is None:
         body = b"".join((b"\0\0\0", _SIZES[len(key)], key, b"\x01\0"))
     else:
@@ -377,7 +378,7 @@ def control_batch(
 def _marker_content(
     kind: int, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
 ) -> tuple[int, bytes]:
-    """CRC and what it covers: the same in every partition of a transaction."""
+    """The CRC and the bytes it covers, which are the same in every partition of a transaction."""
     batch = build_single(
         timestamp_ms,
         _CONTROL_KEY.pack(0, kind),
@@ -397,10 +398,10 @@ class EndTransactionMarker(NamedTuple):
 
 
 def read_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker | None:
-    """What a control batch says; None if it is a control batch of another kind than COMMIT and ABORT.
+    """The marker in a control batch; None if it is neither COMMIT nor ABORT.
 
-    Control batches are never compressed and hold one record, so its fields sit behind five short varints. Compaction
-    leaves the header of a marker whose transaction is gone, without a record: it says nothing any more.
+    Control batches are never compressed and hold one record, so its fields follow five short varints. Compaction
+    leaves only the header of a marker whose transaction was removed; such a batch has no marker.
     """
     cursor = position + RECORDS_POSITION
     try:

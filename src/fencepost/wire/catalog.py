@@ -1,4 +1,4 @@
-"""The APIs and versions we speak: one table, pinned to what Apache Kafka 4.3 advertises.
+"""The supported APIs and versions: one table, which matches what Apache Kafka 4.3 advertises.
 
 A key that is not in `API_VERSIONS` is not advertised and not answered.
 """
@@ -124,7 +124,7 @@ API_VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
-# Versions that Kafka calls unstable: answered and advertised only where a setting asks for them.
+# Versions that Kafka calls unstable: advertised and answered only if enabled by a setting.
 UNSTABLE_VERSIONS: dict[ApiKey, int] = {ApiKey.INIT_PRODUCER_ID: 6}
 
 # librdkafka disables features unless Produce is advertised from 0, so Kafka 4 advertises it and refuses 0 to 2.

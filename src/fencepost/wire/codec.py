@@ -17,11 +17,11 @@ from fencepost.wire.errors import MalformedMessage
 
 M = TypeVar("M")
 
-# Python objects are larger than their bytes: this bounds what one message may unfold to, whatever its size.
+# Python objects are larger than their encoding: this limits the number of objects in one message.
 MESSAGE_ELEMENTS_MAX = 1_000_000
-# Parts of an encoded message at least this large are passed on uncopied.
+# Parts of an encoded message of at least this size are passed on without a copy.
 PART_BYTES_MIN = 4096
-# Of a message that is encoded in steps so many pieces are joined at a time.
+# The number of pieces joined in one step, when a message is encoded in steps.
 PIECES_MAX = 1024
 
 
@@ -48,7 +48,7 @@ def encoder_in_steps(name: str, version: int) -> Callable[[Any, Callable[[Buffer
 def decode_in_steps(
     name: str, version: int, view: memoryview, offset: int, elements_max: int
 ) -> Generator[None, None, tuple[Any, int]]:
-    """As a prefix decoder does, for a message that may be large: yields where it can be interrupted."""
+    """Like a prefix decoder, for messages that may be large: yields where it can be interrupted."""
     try:
         return (yield from decoder_in_steps(name, version)(view, offset, len(view), [elements_max]))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -57,7 +57,7 @@ def decode_in_steps(
 
 @cache
 def prefix_decoder(name: str, version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
-    """Reads a message from an offset on, of at most so many array elements; the message and where it ends."""
+    """Reads a message at an offset, with a limited number of array elements. Returns the message and its end."""
     read = decoder(name, version)
 
     def decode_from(view: memoryview, offset: int, elements_max: int) -> tuple[Any, int]:
@@ -72,7 +72,7 @@ def prefix_decoder(name: str, version: int) -> Callable[[memoryview, int, int], 
 def decode_prefix(
     cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements_max: int = MESSAGE_ELEMENTS_MAX
 ) -> tuple[M, int]:
-    """A message at `offset` and where it ends."""
+    """Returns the message at `offset` and its end."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     return prefix_decoder(cls.schema_name, version)(view, offset, elements_max)  # type: ignore[attr-defined]
 
@@ -81,7 +81,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, elements
     """A message that fills the buffer from `offset` to its end."""
     message, end = decode_prefix(cls, version, buffer, offset, elements_max)
     if end != len(buffer):
-        raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes too many")
+        raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} extra bytes")
     return message
 
 

@@ -1,6 +1,6 @@
-"""Compiling a codec from a schema: walking the fields of one message at one version, and writing its source.
+"""Compiles a codec from a schema: walks the fields of one message in one version, and generates source code.
 
-`decoding.py` and `encoding.py` write the functions; every other module uses `codec.py`.
+`decoding.py` and `encoding.py` generate the functions; every other module uses `codec.py`.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def _present(bounds: list[int] | None, version: int) -> bool:
 
 
 class SourceWriter:
-    """Source code being written, and the names it may use."""
+    """Generated source code, with the names it uses."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -101,7 +101,7 @@ class Compiler:
     """What decoders and encoders share: walking the fields of one message at one version."""
 
     def __init__(self, name: str, version: int, *, in_steps: bool = False) -> None:
-        """`in_steps`: the functions are generators that yield now and then, for messages that may be large."""
+        """`in_steps`: the functions are generators that yield at intervals, for messages that may be large."""
         schema = schema_of(name)
         low, high = schema["valid"]
         if not low <= version <= high:
@@ -146,7 +146,7 @@ class Compiler:
                 yield from ([field] for field in group)
 
     def minimum_size(self, fields: list[dict[str, Any]]) -> int:
-        """Fewest bytes that one encoded struct can take; an array of more cannot be in the buffer."""
+        """The minimum size of an encoded struct; limits how many elements an array in the buffer can have."""
         size = 1 if self.flexible else 0
         for field in self.split(fields)[0]:
             kind = field["type"]

@@ -1,7 +1,7 @@
-"""The four codecs of a record batch, as Kafka's clients write and read them, with a cap on what comes out.
+"""The four compression codecs of record batches, as Kafka's clients use them, with a limit on the output.
 
-Bytes in, bytes out. What a peer declares about its own size is never trusted: output grows by chunks and stops at the
-cap. Knows nothing of records or batches.
+Bytes in, bytes out. Declared sizes are never trusted: output grows in chunks and stops at the
+limit. Knows nothing of records or batches.
 """
 
 import enum

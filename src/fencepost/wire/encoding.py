@@ -1,6 +1,6 @@
 """Writers: source of a function that turns a message into pieces of bytes.
 
-A struct in an array may also be bytes: who makes many of them may have encoded each already.
+A struct in an array may also be given as bytes that are already encoded.
 """
 
 import struct
@@ -11,7 +11,7 @@ from fencepost.ports import Buffer
 from fencepost.wire.compiling import FIXED, Compiler, nested_class
 from fencepost.wire.messages import default_of, snake_case
 
-# Error messages quote what was sent, and a string of the protocol holds 32,767 bytes.
+# Error messages quote requests, and strings of the protocol have at most 32,767 bytes.
 ERROR_MESSAGE_CHARACTERS_MAX = 2_000
 # In steps: so many structs of fixed fields are packed between two yields.
 STEP_STRUCTS = 256

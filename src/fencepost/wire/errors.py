@@ -1,14 +1,14 @@
 """Kafka's error codes, and the exceptions that carry them through the core.
 
-`KafkaError` is how any part of the core refuses a call: the code goes to the client, the message says why.
-`MalformedMessage` means bytes that are not what they claim to be; the connection that sent them is closed.
+`KafkaError` is raised by any part of the core to refuse a request: the code goes to the client, the message says why.
+`MalformedMessage` means that bytes could not be decoded; the connection that sent them is closed.
 """
 
 import enum
 
 
 class MalformedMessage(Exception):
-    """Bytes that do not parse under the schema they claim."""
+    """The bytes do not match their schema."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -188,7 +188,7 @@ RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A call refused with one of the protocol's own errors."""
+    """A request was refused with an error of the protocol."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
@@ -204,7 +204,7 @@ class KafkaError(Exception):
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code for a number from the wire; one that a newer broker invented reads as UNKNOWN_SERVER_ERROR."""
+    """The error code for a number; an unknown one becomes UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:

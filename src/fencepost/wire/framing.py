@@ -1,4 +1,4 @@
-"""Request and response headers, and frames with their length in front. The bodies are the codec's."""
+"""Request and response headers, and length-prefixed frames. Bodies are encoded by `codec`."""
 
 import struct
 from collections.abc import Generator
@@ -41,7 +41,7 @@ def read_request_header(frame: memoryview, is_known: bool = True) -> RequestHead
 
 
 def read_known_header(frame: memoryview, flexible: bool) -> tuple[int, str | None, int]:
-    """Correlation id and client id of a frame whose API and version are known, and where its body starts."""
+    """The correlation id, the client id and the start of the body of a frame with a known API and version."""
     try:
         _, _, correlation_id, length = _HEADER.unpack_from(frame)
     except struct.error:
@@ -92,12 +92,12 @@ def _uvarint(frame: memoryview, position: int) -> tuple[int, int]:
 
 @cache
 def _has_response_tags(api_key: int, version: int) -> bool:
-    # ApiVersions answers in the oldest header, so that a client can read it before it knows anything.
+    # ApiVersions responses have the oldest header, so that clients can read them before they know the versions.
     return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
-    """A whole response, length included, in pieces ready to be written."""
+    """A complete response with its length, in pieces to be written."""
     pieces: list[Buffer] = [b"", b"\0"] if _has_response_tags(api_key, version) else [b""]
     encoder(message.schema_name, version)(message, pieces.append)
     size = 4 + sum(map(len, pieces))

@@ -1,4 +1,4 @@
-"""Message classes, one per struct over all its versions, made on first use from Kafka's own schemas.
+"""Message classes, one per struct over all its versions, created on first use from Kafka's own schemas.
 
 `from fencepost.wire.messages import FetchRequest` works for every schema in `schemas.json`; nested structs are
 attributes of the outer class. `messages.pyi` gives them to type checkers. Encoding is in `codec.py`.
@@ -76,7 +76,7 @@ class _Message:
     @classmethod
     @cache
     def default_instance(cls) -> Any:
-        """The one instance that means "not set" in optional structs: replace it, never change it."""
+        """The shared instance for optional structs that are not set: replace it, never modify it."""
         return cls()
 
 

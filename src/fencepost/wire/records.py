@@ -1,6 +1,6 @@
-"""The records inside a batch: reading them strictly, looking at keys only, writing them, changing their codec.
+"""The records inside a batch: strict decoding, scanning keys, encoding, changing the codec.
 
-Every length and count in a batch is checked against the bytes that are there before anything is made of it. The batch
+Every length and count in a batch is checked against the available bytes before it is used. The batch
 header, its CRC and control batches are `wire.batch`; the codecs are `wire.compression`.
 """
 
@@ -32,9 +32,9 @@ _RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key length, value length, header count."""
 _HEADER_ENTRY_BYTES_MIN = 2
 PRODUCED_RECORDS_MAX = 1_000_000
-# So many are checked between two yields.
+# The number of records checked between two yields.
 _STEP_RECORDS = 128
-"""Of one batch that has to be opened: packed records are much smaller than what they are checked with."""
+"""Limit for one batch that has to be opened: encoded records are much smaller than the objects for checking them."""
 RECORD_ERRORS_MAX = 1_000
 
 
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies in its payload, and what compaction and validation ask of it."""
+    """The position of a record in its payload, and what compaction and validation need of it."""
 
     start: int
     end: int
@@ -55,12 +55,12 @@ class RecordSpan(NamedTuple):
     offset_delta: int
     key: bytes | None
     value_start: int
-    """Below zero for a null value: a tombstone."""
+    """Negative for a null value, a tombstone."""
     value_end: int
 
 
 class InvalidRecords(KafkaError):
-    """Records that a topic does not take, with the place of each in its batch: (index, why)."""
+    """Records that a topic does not accept, as a list of (index in the batch, reason)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -88,9 +88,9 @@ def payload_of(batch: Buffer, header: BatchHeader, max_bytes: int, position: int
 
 
 def read_records(batch: Buffer, max_bytes: int, position: int = 0) -> Iterator[Record]:
-    """All records of the batch at `position`. The whole batch is checked before the first is given.
+    """All records of the batch at `position`. Checks the whole batch before yielding the first.
 
-    `max_bytes` caps what a compressed batch unpacks to. Raises KafkaError INVALID_RECORD or MESSAGE_TOO_LARGE.
+    `max_bytes` limits the decompressed size of a batch. Raises KafkaError INVALID_RECORD or MESSAGE_TOO_LARGE.
     """
     try:
         header = read_header(batch, position)
@@ -117,7 +117,7 @@ def decode_records(payload: bytes, header: BatchHeader) -> list[Record]:
 
 
 def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
-    """Every record's place, deltas and key, values and headers skipped. KafkaError INVALID_RECORD on anything amiss."""
+    """The position, deltas and key of every record, without values and headers. Raises KafkaError INVALID_RECORD."""
     _check_count(payload, record_count)
     spans, position = _scan(payload, record_count, 0, 0)
     _check_end(payload, record_count, position)
@@ -126,7 +126,7 @@ def scan_records(payload: bytes, record_count: int) -> list[RecordSpan]:
 
 def _check_count(payload: bytes, record_count: int) -> None:
     if record_count < 0 or record_count * _RECORD_BYTES_MIN > len(payload):
-        raise _invalid(f"{record_count} records are declared, {len(payload)} bytes are there")
+        raise _invalid(f"{record_count} records are declared in {len(payload)} bytes")
 
 
 def _check_end(payload: bytes, record_count: int, position: int) -> None:
@@ -224,7 +224,7 @@ def _scan(payload: bytes, record_count: int, position: int, first: int) -> tuple
 
 
 def check_records(payload: bytes, header: BatchHeader, *, keys_required: bool) -> RecordsSummary:
-    """Check a producer's records through and through: structure, offsets in a row, keys where compaction needs them."""
+    """Checks the records of a producer completely: structure, consecutive offsets, keys if compaction needs them."""
     steps = check_records_in_steps(payload, header, keys_required=keys_required)
     while True:
         try:
@@ -236,11 +236,14 @@ def check_records(payload: bytes, header: BatchHeader, *, keys_required: bool) -
 def check_records_in_steps(
     payload: bytes, header: BatchHeader, *, keys_required: bool, max_records: int = PRODUCED_RECORDS_MAX
 ) -> Generator[None, None, RecordsSummary]:
-    """The same for what may be many records: yields where it can be interrupted, and keeps none of them."""
+    """The same for possibly many records: yields where it can be interrupted, and keeps none of them in memory."""
     record_count = header.record_count
     _check_count(payload, record_count)
     if record_count > max_records:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{record_count} records to check where {max_records} are left")
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{record_count} records to check, but only {max_records} are left in the limit",
+        )
     missing: list[tuple[int, str]] = []
     latest: RecordSpan | None = None
     position = 0
@@ -268,7 +271,7 @@ def check_records_in_steps(
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """A payload, not compressed; offsets and timestamps become relative."""
+    """Encodes an uncompressed payload with relative offsets and timestamps."""
     return b"".join(
         encode_record(
             record.offset - base_offset, record.timestamp - base_timestamp, record.key, record.value, record.headers
@@ -278,7 +281,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 
 
 def shift_timestamp(payload: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
-    """A record's bytes with another timestamp delta: for a batch that gets another base timestamp."""
+    """The bytes of a record with another timestamp delta, for a batch with another base timestamp."""
     _, body = _unsigned(payload, span.start, _VARINT_BITS)
     _, rest = _unsigned(payload, body + 1, _VARLONG_BITS)
     content = b"".join((payload[body : body + 1], encode_varint(timestamp_delta), payload[rest : span.end]))
@@ -288,7 +291,7 @@ def shift_timestamp(payload: bytes, span: RecordSpan, timestamp_delta: int) -> b
 def convert_batch(
     batch: Buffer, header: BatchHeader, codec: int, max_bytes: int, *, level: int | None = None, position: int = 0
 ) -> bytearray:
-    """The same batch under another codec. Record bytes stay as they are; header fields but the codec do too."""
+    """The same batch with another codec. The records and all header fields except the codec are unchanged."""
     return rebuild_batch(
         header,
         payload_of(batch, header, max_bytes, position),
@@ -300,7 +303,7 @@ def convert_batch(
 def with_log_append_time(
     header: BatchHeader, payload: bytes, timestamp_ms: int, *, level: int | None = None
 ) -> bytearray:
-    """The same records stamped by the log. Records keep their own timestamps; readers take the batch's."""
+    """The same records with LogAppendTime. Records keep their own timestamps; readers use that of the batch."""
     stamped = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_MASK, max_timestamp=timestamp_ms)
     return rebuild_batch(stamped, payload, stamped.attributes, level=level)
 
@@ -327,7 +330,7 @@ def _each_header(payload: bytes, position: int, end: int) -> Iterator[tuple[str,
     try:
         count, position = _signed(payload, position)
         if count < 0 or count * _HEADER_ENTRY_BYTES_MIN > end - position:
-            raise _invalid(f"{count} headers are declared, {end - position} bytes are there")
+            raise _invalid(f"{count} headers are declared in {end - position} bytes")
         for _ in range(count):
             length, position = _signed(payload, position)
             if length < 0 or position + length > end:
@@ -354,7 +357,7 @@ def _signed(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _unsigned(payload: bytes, position: int, bits: int) -> tuple[int, int]:
-    """A varint before zigzag is undone, and the position behind it."""
+    """An unsigned varint (before zigzag decoding) and the position after it."""
     value = shift = 0
     while True:
         byte = payload[position]

@@ -1,4 +1,4 @@
-"""The arithmetic of SCRAM (RFC 5802) that both sides share: keys from passwords, proofs, and what a verifier is."""
+"""The computations of SCRAM (RFC 5802) for client and server: keys, proofs and credentials."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ MECHANISM_CODES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 class ScramCredential(NamedTuple):
-    """What a server keeps instead of a password: enough to check a proof, too little to make one."""
+    """What a server stores instead of a password: sufficient to check a proof, but not to create one."""
 
     salt: bytes
     iterations: int
@@ -21,7 +21,7 @@ class ScramCredential(NamedTuple):
 
 
 class FirstUser(NamedTuple):
-    """Somebody who may log in before anybody was there to add them."""
+    """An initial user, created when the broker starts."""
 
     name: str
     mechanism: str
@@ -30,7 +30,7 @@ class FirstUser(NamedTuple):
 
 
 def salted_password(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Takes milliseconds on purpose: a caller with an event loop runs this in a thread."""
+    """Deliberately slow (milliseconds): run it in a thread if there is an event loop."""
     return hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password, salt, iterations)
 
 
@@ -73,7 +73,7 @@ def name_to_wire(name: str) -> str:
 
 
 def name_from_wire(text: str) -> str:
-    """Raises ValueError: an equals sign that is no escape could name two users."""
+    """Raises ValueError for an equals sign that is not part of an escape, because two users could share such a name."""
     if "=" in text.replace("=2C", "").replace("=3D", ""):
         raise ValueError("a name with an escape that does not exist")
     return text.replace("=2C", ",").replace("=3D", "=")
