@@ -236,7 +236,7 @@ def test_the_page_of_a_broker_ends_with_it(with_page: BrokerWithPage, number: si
 
 def test_a_broker_does_not_care_when_its_page_dies(with_page: BrokerWithPage) -> None:
     os.kill(with_page.page_pid(), signal.SIGKILL)
-    eventually(lambda: "the broker goes on without it" in with_page.log.read_text(), "a line that says so")
+    eventually(lambda: "the broker continues without it" in with_page.log.read_text(), "a line that says so")
     assert with_page.process.poll() is None
     address = eventually(lambda: "listening on" in with_page.log.read_text() and with_page.log.read_text())
     bootstrap = next(line.split()[-1] for line in address.splitlines() if "listening on" in line)

@@ -25,7 +25,8 @@ def balances(accounts: DataFrame) -> dict[str, DataFrame]:
 
 @balances.stream
 def by_account(transfers: DataFrame) -> DataFrame:
-    """Runs on the stream: Spark keeps each account's sum in its state store, and hands on the accounts that changed."""
+    """Runs on the stream: Spark keeps each account's sum in its state store, and passes on the accounts that
+    changed."""
     amount = F.col("amount_cents")
     entries = F.array(
         F.struct(F.col("payer").alias("account"), (-amount).alias("amount_cents")),

@@ -1,4 +1,4 @@
-"""Each purchase becomes one invoice and one shipment, which agree on a shipment id made up on the way.
+"""Each purchase becomes one invoice and one shipment, which share a generated shipment id.
 
 fencepost run examples/shop.py --sample 1000 --until-caught-up
 """
@@ -20,11 +20,11 @@ from fencepost.spark import Output, pipeline
     dead_letter="purchases.dlq",
 )
 def shop(purchases: DataFrame, once: Callable[[DataFrame], DataFrame]) -> dict[str, DataFrame]:
-    # `once`: the random id is drawn a single time, so that both outputs have the same one.
+    # `once`: the random id is computed once, so that both outputs have the same one.
     orders = once(purchases.withColumn("shipment_id", F.expr("uuid()")))
     return {
         "invoices": orders.select(
-            "_record",  # not written; a dead letter says by it where it came from
+            "_record",  # not written; tells a dead letter which record it came from
             "purchase_id",
             "customer",
             "shipment_id",

@@ -1,8 +1,8 @@
-"""Records a history while it happens. What is about to be asked is written down before it is asked.
+"""Records a history while it happens. Each request is recorded before it is sent.
 
 Append-only and safe to use from many threads; the clock is passed in, and so is the sink: a file of JSON lines, a
-list's `append`, anything that takes an event. A process does one operation at a time; if it begins another, nobody
-knows what became of the last.
+list's `append`, anything that takes an event. A process performs one operation at a time; if it begins another,
+the outcome of the previous one is unknown.
 """
 
 import json
@@ -41,7 +41,7 @@ class JsonLines:
 
 class HistoryRecorder:
     def __init__(self, sink: Callable[[Event], object], clock: Callable[[], float]) -> None:
-        """`clock` gives seconds; processes that write files of their own must share it (CLOCK_MONOTONIC does)."""
+        """`clock` returns seconds; processes with separate files must share it (as with CLOCK_MONOTONIC)."""
         self._sink = sink
         self._clock = clock
         self._lock = threading.Lock()
@@ -65,12 +65,13 @@ class HistoryRecorder:
     def final_read(
         self, process: str, partitions: Sequence[str] | Mapping[str, int], isolation: str = READ_COMMITTED
     ) -> "RecordedOperation":
-        """Everything in the partitions; a mapping says where each begins."""
+        """Reads the partitions completely; a mapping gives their start offsets."""
         listed: Any = dict(partitions) if isinstance(partitions, Mapping) else list(partitions)
         return RecordedOperation(self, process, Kind.FINAL_READ, partitions=listed, isolation=isolation)
 
     def assign(self, process: str) -> None:
-        """The process seeks, subscribes, is rebalanced, starts again: its next poll continues nothing."""
+        """The process seeks, subscribes, is rebalanced or restarts: its next poll does not continue the previous
+        one."""
         RecordedOperation(self, process, Kind.ASSIGN).ok()
 
     def init(self, process: str, transactional_id: str) -> "RecordedOperation":
@@ -84,7 +85,7 @@ class HistoryRecorder:
 
 
 class RecordedOperation:
-    """One operation under way. It is recorded step by step; `ok`, `fail` or `info` completes it, once."""
+    """A running operation. It is recorded step by step and completed once, by `ok`, `fail` or `info`."""
 
     def __init__(
         self, recorder: HistoryRecorder, process: str, kind: Kind, do: list[Any] | None = None, **fields: Any
@@ -107,7 +108,7 @@ class RecordedOperation:
         self._tell("step", do=[micro_operation])
 
     def sending(self, partition: str, value: Value) -> int:
-        """About to send. Returns a number by which `sent` knows it."""
+        """Records an attempt to send. Returns a number to pass to `sent`."""
         self._offsets.append(None)
         self._step(["send", partition, value])
         return len(self._offsets) - 1
@@ -134,7 +135,7 @@ class RecordedOperation:
         self._step(["fetched", group, dict(offsets)])
 
     def rebalanced(self, partitions: Iterable[str]) -> None:
-        """Meanwhile these partitions came or went: what was polled from them need not be contiguous."""
+        """These partitions were assigned or revoked meanwhile: records polled from them need not be contiguous."""
         self._step(["rebalanced", sorted(partitions)])
 
     def thinned(self, offsets: Mapping[str, int]) -> None:
@@ -143,14 +144,14 @@ class RecordedOperation:
         self._step(["thinned", dict(offsets)])
 
     def ending(self, commit: bool) -> None:
-        """About to ask for the end of the transaction. One that never says so was never asked to commit."""
+        """Records an attempt to end the transaction. Without it, no commit was requested."""
         self._tell("end", commit=commit)
 
     def ok(self) -> None:
         self._complete(Outcome.OK)
 
     def fail(self, error: object = None) -> None:
-        """Only if it certainly did not and will not happen."""
+        """Only if the operation certainly had and will have no effect."""
         self._complete(Outcome.FAIL, error)
 
     def info(self, error: object = None) -> None:

@@ -1,8 +1,8 @@
-"""Look again before going to sleep: falling asleep and waking up cost more than serving a small request.
+"""Busy polling: going to sleep and waking up cost more than serving a small request.
 
-A client with one request in flight sends the next one some tens of microseconds after an answer. For that long the loop
-is kept turning. When nothing comes the next tries get rarer, up to once in hundreds of requests, so a stream of
-requests further apart, or an idle broker, pays nothing for it. Nor is anybody waited for who is not alone: several
+A client with one request in flight sends the next one some tens of microseconds after an answer. The event loop keeps
+running for that long. If nothing arrives, further tries become rarer, down to one in hundreds of requests, so that
+requests at longer intervals, or an idle broker, cost nothing. With several clients there is no busy polling, because
 clients on the same machine need the processor themselves.
 """
 
@@ -23,7 +23,7 @@ class BusyPoll:
         self._newest: object = None
 
     def answered(self, client: object) -> None:
-        """One request was served and its answer is out."""
+        """A request was answered."""
         if client is not self._newest:
             self._newest = client
             return
@@ -38,7 +38,7 @@ class BusyPoll:
             self._loop.call_soon(self._turn)
 
     def arrived(self) -> None:
-        """Bytes came: from a client that was worth waiting for, if we were."""
+        """Bytes arrived, possibly from the client that was waited for."""
         if self._is_turning:
             self._misses = 0
 

@@ -1,14 +1,14 @@
-"""How the process's descriptors are shared out, so that connections can never take those of the storage.
+"""Divides the file descriptors of the process, so that connections can never use up those of the storage.
 
-The limit is raised as far as the system allows. Some descriptors are kept back for whatever is neither a log file nor a
-client's connection: listeners, the metrics endpoint, checkpoints, certificates, connections about to be refused.
+The limit is raised as far as the system allows. Some descriptors are reserved for everything else than log files and
+client connections: listeners, the metrics endpoint, checkpoints, certificates, connections about to be refused.
 """
 
 import resource
 from dataclasses import dataclass
 
 RESERVED_DESCRIPTORS = 96
-"""Kept back, unless the limit is too small for that: then a quarter of it."""
+"""The number reserved, unless the limit is too small; then a quarter of it."""
 RAISED_LIMIT_MAX = 1_048_576
 UNLIMITED_IS = 65_536
 
@@ -21,13 +21,13 @@ class TooFewDescriptors(Exception):
 class DescriptorShares:
     limit: int
     files: int
-    """Log files that may be open at a time."""
+    """Maximum number of open log files."""
     connections: int
-    """Connections that may be open at a time."""
+    """Maximum number of open connections."""
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one; how many descriptors the process may have."""
+    """Raises the soft limit to the hard limit. Returns the number of descriptors the process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         hard = max(soft, UNLIMITED_IS)
@@ -42,7 +42,7 @@ def raise_limit() -> int:
 
 
 def share_out(limit: int, max_connections: int, open_files_max: int = 0) -> DescriptorShares:
-    """`open_files_max` 0: whatever connections do not need, at most three quarters. Raises TooFewDescriptors."""
+    """`open_files_max` 0: everything that connections do not need, at most three quarters. Raises TooFewDescriptors."""
     left = limit - min(RESERVED_DESCRIPTORS, limit // 4)
     if open_files_max:
         if open_files_max >= left:

@@ -1,8 +1,8 @@
-"""One broker at a time in a data directory, whichever broker that is.
+"""Locks a data directory for one broker at a time, be it Fencepost or Apache Kafka.
 
-Three locks, because no single one is seen by everybody: a record lock on `.lock`, which Apache Kafka takes and looks
-for; flock on `.lock`, which earlier versions of Fencepost look for; and flock on the directory itself, which is still
-there when somebody deletes `.lock`.
+Takes three locks, because no single one is checked by all: a record lock on `.lock`, as Apache Kafka uses; flock on
+`.lock`, as earlier versions of Fencepost use; and flock on the directory itself, which remains if somebody deletes
+`.lock`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from fencepost.broker.storage import LOCK_NAME
 
 _HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES)
-# struct flock: type, whence, start, length (0 is all there is), process.
+# struct flock: type, whence, start, length (0 is the whole file), process.
 _WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
@@ -42,7 +42,8 @@ class DirectoryLock:
         try:
             _lock(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if hasattr(fcntl, "F_OFD_SETLK"):
-                # As good as lockf against other processes, and not lost when this one opens and closes the file again.
+                # Excludes other processes like lockf, but is not lost when this process opens and closes the file
+                # again.
                 _lock(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE)
             else:
                 _lock(fcntl.lockf, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,7 +53,7 @@ class DirectoryLock:
         return descriptor
 
     def renew(self) -> None:
-        """Lock the file again if it was deleted. Raises DirectoryInUse if another broker has been quicker."""
+        """Locks the file again if it was deleted. Raises DirectoryInUse if another broker has locked it."""
         held = os.fstat(self._of_file)
         try:
             found = os.stat(self._directory / LOCK_NAME)

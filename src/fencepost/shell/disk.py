@@ -1,11 +1,11 @@
-"""The real file system behind `ports.Disk`, with a bound on open files.
+"""The real file system as a `ports.Disk`, with a limit on open files.
 
-Files open on first use and close again, those not used lately first, when too many are open; only reads and writes, so
-only the event loop's thread, close one that way. `sync` may run in a helper thread: it pins the descriptor while it
-does. A write that fails half way is cut off again, so that a full disk leaves nothing torn.
+Files are opened on first use, and the least recently used are closed when too many are open; only reads and writes
+close files this way, that is, only the thread of the event loop. `sync` may run in a helper thread: it pins the
+descriptor meanwhile. A partial write is truncated again, so that a full disk leaves nothing torn.
 
-Where the process has no descriptor left, the disk takes one of those it keeps spare, then one of an idle file; a helper
-thread, which must not close those, waits. Only then is OSError raised, with an errno of NO_DESCRIPTORS.
+If the process has no descriptor left, the disk uses one of its spare ones, then that of an idle file; a helper thread,
+which must not close those, waits. Only then it raises OSError with an errno of NO_DESCRIPTORS.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from fencepost.ports import NO_DESCRIPTORS, Buffer
 
 _TEMPORARY_SUFFIX = ".tmp"
 PRIVATE_FILES = frozenset({cluster_metadata.JOURNAL_NAME, cause_journal.JOURNAL_NAME})
-"""They hold verifiers of passwords, and who did what from where."""
+"""They contain password verifiers, and which client did what from where."""
 PRIVATE_MODE = 0o600
 _VECTOR_MAX = 1024
 _SMALL_READ_BYTES = 1 << 16
@@ -37,15 +37,15 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS 
 
 
 def _mode_of(path: str) -> int:
-    """Of a file that is to be made; the process's umask may take more away."""
+    """The mode of a new file; the umask of the process may restrict it further."""
     return PRIVATE_MODE if os.path.basename(path).removesuffix(_TEMPORARY_SUFFIX) in PRIVATE_FILES else 0o644
 
 
 def make_private(directory: str) -> None:
-    """Take files that an earlier version made readable for everybody away from them."""
+    """Restricts files that an earlier version created readable for everybody."""
     for name in PRIVATE_FILES:
         for path in (os.path.join(directory, name), os.path.join(directory, name + _TEMPORARY_SUFFIX)):
-            # Of another owner: whoever that is decides.
+            # The file has another owner.
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 os.chmod(path, PRIVATE_MODE)
 
@@ -60,7 +60,7 @@ class RealFile:
         self._pins = 0
         self._recently_used = False
         self._closes_unpinned = False
-        """A sync has the descriptor right now, and closes it when it is done."""
+        """A sync is using the descriptor, and closes it at the end."""
         self._is_retired = False
 
     def size(self) -> int:
@@ -95,14 +95,14 @@ class RealFile:
             descriptor = self._disk.acquire(self)
         probe = (bytearray(1),)
         try:
-            # A byte here and there: the system reads much more than that at a time.
+            # Reads single bytes: the system reads whole pages ahead.
             for at in range(position, position + count, _PROBED_BYTES):
                 os.preadv(descriptor, probe, at, _NO_WAIT)
             os.preadv(descriptor, probe, position + count - 1, _NO_WAIT)
         except BlockingIOError:
             return False
         except OSError:
-            # Not every file system knows.
+            # Not every file system supports it.
             self._disk.cannot_tell_memory = True
         return True
 
@@ -127,7 +127,7 @@ class RealFile:
             self._write_rest(descriptor, position, memoryview(data), written)
 
     def _write_rest(self, descriptor: int, position: int, data: memoryview, written: int) -> None:
-        """A short write is how a full disk announces itself; the next one says so."""
+        """Continues after a short write; on a full disk the next write raises the error."""
         try:
             while written < len(data):
                 count = os.pwrite(descriptor, data[written:], position + written)
@@ -159,7 +159,7 @@ class RealFile:
     def sync(self) -> None:
         descriptor = self._disk.pin(self)
         if descriptor == _CLOSED:
-            return  # retired: nothing is left to keep
+            return  # retired: nothing must be kept
         try:
             _sync_data(descriptor)
         finally:
@@ -181,7 +181,7 @@ class RealDisk:
         self._open: dict[RealFile, None] = {}
         self._loop_thread = threading.get_ident()
         self.cannot_tell_memory = False
-        """Whether the file system does not say what of a file is in memory."""
+        """Whether the file system does not tell which part of a file is in memory."""
         self._spares: list[int] = []
         self._spares_wanted = min(_SPARE_DESCRIPTORS_MAX, open_files_max // 16)
 
@@ -203,7 +203,7 @@ class RealDisk:
     def _acquire(self, file: RealFile, flags: int) -> int:
         with self._lock:
             if file._is_retired:
-                raise OSError(errno.ESTALE, "the file was given up", file.path)
+                raise OSError(errno.ESTALE, "the file was retired", file.path)
             if file._descriptor == _CLOSED:
                 # Only reads and writes make room, which the event loop alone does: a sync in a helper thread must not
                 # close what the loop may be using.
@@ -216,7 +216,7 @@ class RealDisk:
             return file._descriptor
 
     def _open_descriptor(self, path: str, flags: int, give_way: "Callable[[], bool] | None" = None) -> int:
-        """What os.open returns, for whom connections must never leave nothing."""
+        """Like os.open, but makes sure that a descriptor is available."""
         while True:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, _mode_of(path))
@@ -238,7 +238,8 @@ class RealDisk:
         return True
 
     def _wait(self) -> bool:
-        """In a helper thread: until connections or files are closed. The loop waits for nobody, but may close files."""
+        """In a helper thread, waits until connections or files are closed. The event loop does not wait, but may close
+        files."""
         if threading.get_ident() == self._loop_thread:
             with self._lock:
                 return self._close_idle_file()
@@ -252,7 +253,7 @@ class RealDisk:
         return idle is not None
 
     def _make_room(self) -> None:
-        """Close the oldest file that was not used since it was last considered."""
+        """Closes the oldest file that was not used since it was last considered."""
         wanted = self._open_files_max - 1
         for _ in range(2):
             for file in list(self._open):
@@ -285,11 +286,11 @@ class RealDisk:
                     self._open[file] = None
                     file._pins += 1
                     return file._descriptor
-            # Not while the lock is held: whoever frees a descriptor needs it.
+            # Without the lock, which is needed to free a descriptor.
             time.sleep(_DESCRIPTOR_WAIT_SECONDS)
 
     def _open_for_sync(self, path: str) -> int:
-        """_CLOSED if there is no descriptor now. What was written has to be synced, so this is tried again."""
+        """Returns _CLOSED if there is no descriptor now. Written data must be synced, so the caller tries again."""
         give_way = self._close_idle_file if threading.get_ident() == self._loop_thread else None
         try:
             return self._open_descriptor(path, os.O_RDWR, give_way or (lambda: False))
@@ -398,7 +399,7 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         if os.path.islink(path):
-            os.unlink(path)  # what it names belongs to whoever made it
+            os.unlink(path)  # the target of a symbolic link is not removed
         else:
             shutil.rmtree(path, ignore_errors=False)
 
@@ -413,7 +414,7 @@ class RealDisk:
         import ctypes  # only here, and slow to import
 
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-        if syncfs is None:  # not Linux: the whole machine
+        if syncfs is None:  # not Linux: sync everything
             os.sync()
             return
         descriptor = self._open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)

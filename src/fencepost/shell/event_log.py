@@ -26,9 +26,9 @@ _WARNINGS = (
 
 
 def is_silent(event: object) -> bool:
-    """Too many for a log; metrics count them."""
+    """Too frequent for the log; they are counted in metrics."""
     if isinstance(event, events.BatchRefused):
-        # The transaction before is not complete yet: producers with one right behind the other meet this all the time.
+        # The previous transaction is not complete yet, which is normal for producers with consecutive transactions.
         return event.error == ErrorCode.CONCURRENT_TRANSACTIONS.name
     return isinstance(event, events.DuplicateBatch)
 
@@ -58,13 +58,13 @@ class EventLog:
             self._stream.write(line + "\n")
             self._stream.flush()
         except OSError:
-            # The log's own disk may be full, or its reader gone. Whoever emitted the event is in the midst of
-            # something that must not fail for that; metrics and the journal of causes have it, too.
+            # The log's disk may be full, or its reader gone. The code that emitted the event must not fail because of
+            # that; metrics and the journal of causes have the event as well.
             pass
 
 
 def _shown(value: object) -> object:
-    """Errors by Kafka's names, causes as words."""
+    """Errors with Kafka's names, causes as text."""
     if isinstance(value, ErrorCode):
         return value.name
     return value.name.lower() if isinstance(value, enum.Enum) else value

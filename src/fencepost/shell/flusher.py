@@ -1,6 +1,6 @@
-"""Group commit's hands: syncs files in helper threads and reports back on the event loop.
+"""Syncs files for group commit in helper threads, and reports back on the event loop.
 
-One file is synced by one thread; many are shared out over all of them. A failure is reported once: the first error.
+Each file is synced by one thread; many files are distributed over all threads. Only the first error is reported.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ThreadedFlusher:
             self._jobs.put((files[index::shares], finished))
 
     def close(self) -> None:
-        """Wait for what was asked for, then end the threads."""
+        """Waits for pending syncs, then ends the threads."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -59,7 +59,7 @@ class ThreadedFlusher:
             except OSError as caught:
                 error = caught
             except Exception as caught:
-                # Whatever it was, nobody knows what is durable now; and the thread must live.
+                # Whatever it was, it is unknown what is durable now, and the thread must continue.
                 error = OSError(errno.EIO, f"a sync ended with {caught!r}")
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(finished, error)

@@ -1,4 +1,4 @@
-"""Looks at files of keys and certificates from time to time, and says what became of their changes."""
+"""Checks the files of keys and certificates periodically, and reports reloads and failures."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ class KeyWatch:
         self._issuers.append(keys)
 
     async def load(self) -> None:
-        """Raises InvalidSetting if the keys of an issuer cannot be had: nobody could log in."""
+        """Raises InvalidSetting if the keys of an issuer are not available, because nobody could authenticate."""
         for issuer in self._issuers:
             await issuer.refresh()
 

@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus, under Kafka-like names, computed when it is asked for."""
+"""The Prometheus metrics of a broker, with Kafka-like names, computed on request."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from fencepost.wire.catalog import ApiKey
 
 
 class NodeCollector:
-    """What one broker can tell of itself."""
+    """Collects the metrics of one broker."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self._broker = broker
@@ -33,7 +33,7 @@ class NodeCollector:
         yield requests
         trailing = CounterMetricFamily(
             "fencepost_requests_with_trailing_bytes",
-            "Requests followed by bytes that belong to none, which were ignored.",
+            "Requests with trailing bytes, which were ignored.",
             labels=["request"],
         )
         for key, count in node.calls_with_trailing_bytes.items():
@@ -48,7 +48,7 @@ class NodeCollector:
         )
         yield CounterMetricFamily(
             "fencepost_expensive_request_pauses",
-            "How often an expensive request waited because its client had used up its share of the processor.",
+            "How often an expensive request waited because its client had used up its share of CPU time.",
             value=node.slices.pauses,
         )
         yield GaugeMetricFamily(
@@ -57,7 +57,7 @@ class NodeCollector:
             value=len(self._broker.connections.open),
         )
         yield GaugeMetricFamily(
-            "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", value=node.parked_requests
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "Waiting requests.", value=node.parked_requests
         )
         yield GaugeMetricFamily(
             "kafka_server_fetchsessioncache_numincrementalfetchsessions",
@@ -82,8 +82,8 @@ class NodeCollector:
             for name, text in (
                 ("logstartoffset", "First offset."),
                 ("logendoffset", "Next offset."),
-                ("highwatermark", "Readers see what is below."),
-                ("laststableoffset", "Readers of committed records see what is below."),
+                ("highwatermark", "Records below it are visible to consumers."),
+                ("laststableoffset", "Records below it are visible to read_committed consumers."),
                 ("size", "Bytes."),
             )
         }

@@ -1,4 +1,4 @@
-"""The HTTP of a Prometheus endpoint: one path, one answer per connection."""
+"""A minimal HTTP server for Prometheus: one path, one answer per connection."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 REQUEST_HEAD_BYTES_MAX = 8192
 REQUEST_TIMEOUT_SECONDS = 10
-# Prometheus needs one. More would take descriptors that clients and logs need.
+# Prometheus needs one. More would use up descriptors that clients and logs need.
 CONNECTIONS_MAX = 16
 
 

@@ -1,7 +1,7 @@
-"""The page of a broker, as a child process: the broker's interpreter is its scarcest resource.
+"""Runs the page of a broker in a child process, because the interpreter is the broker's bottleneck.
 
-It sees the broker as any client does. It ends when the broker ends, however that happens, because the pipe between them
-closes; and its own end harms nobody.
+It connects to the broker as any client does. It ends when the broker ends, for whatever reason, because the pipe
+between them closes. If the page ends, the broker continues.
 """
 
 import os
@@ -22,12 +22,12 @@ class PageOptions:
     listen: str
     are_actions_allowed: bool = False
     command_config: Path | None = None
-    """How a client reaches the broker's first listener, if that is secured."""
+    """Client settings for the broker's first listener, if it is secured."""
 
 
 class PageProcess:
     def __init__(self, options: PageOptions, bound: socket.socket, broker: tuple[str, int]) -> None:
-        """Takes the socket over: it is closed here and open there."""
+        """Passes the socket to the child process and closes it here."""
         host, port = broker
         reachable = "127.0.0.1" if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
         theirs, self._ours = os.pipe()
@@ -56,7 +56,7 @@ class PageProcess:
     def _wait(self) -> None:
         status = self._process.wait()
         if not self._is_stopping:
-            print(f"the page ended with status {status}; the broker goes on without it", file=sys.stderr, flush=True)
+            print(f"the page ended with status {status}; the broker continues without it", file=sys.stderr, flush=True)
 
     def stop(self) -> None:
         self._is_stopping = True

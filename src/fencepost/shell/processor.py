@@ -1,19 +1,19 @@
-"""Whether this thread has a processor to itself, or others take it away again and again.
+"""Detects whether this thread has a processor to itself or is preempted frequently.
 
-On a small machine the clients are those others: an answer wakes one up, and it runs where the broker ran. The kernel
-counts how often that happens to a thread; where it does not say, nobody is disturbed.
+On a small machine, clients preempt the broker: an answer wakes up a client, which then runs on the broker's processor.
+The kernel counts how often that happens to a thread; without such a count, the processor is assumed not to be shared.
 """
 
 from collections.abc import Callable
 
 LOOKS = 64
 LOSSES_MAX = 2
-"""In so many looks, before the processor counts as shared."""
+"""Preemptions within the last checks at which the processor counts as shared."""
 
 
 def _losses() -> Callable[[], int]:
     try:
-        # Linux alone counts per thread.
+        # Only Linux counts per thread.
         from resource import RUSAGE_THREAD, getrusage
     except ImportError:
         return lambda: 0
@@ -28,7 +28,7 @@ class Processor:
         self._is_shared = False
 
     def is_shared(self) -> bool:
-        """Asked once in every turn."""
+        """Called once per turn."""
         self._looks += 1
         if self._looks == LOOKS:
             self._looks = 0

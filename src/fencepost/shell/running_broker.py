@@ -1,4 +1,4 @@
-"""A node on the real machine: its data directory locked, its listeners open, on the running event loop."""
+"""A broker on the real machine: locks its data directory and opens its listeners on the running event loop."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class CannotStart(Exception):
-    """Why this broker cannot run here; the text says what to do."""
+    """The broker cannot start; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Listener:
 
 
 def parse_listeners(texts: Sequence[str]) -> list[Listener]:
-    """[NAME://]HOST:PORT each; unnamed ones are told apart by their place."""
+    """Parses [NAME://]HOST:PORT; listeners without a name are identified by their order."""
     listeners = []
     for index, text in enumerate(texts):
         name, _, address = text.rpartition("://")
@@ -62,7 +62,7 @@ class RunningBroker:
     def __init__(
         self, data: Path, settings: Mapping[str, str], *, on_events: Callable[[object], None] | None = None
     ) -> None:
-        """`on_events` gets every event from the first on."""
+        """`on_events` gets every event, beginning with the first."""
         self._data = data.absolute()
         self._settings = dict(settings)
         self._lock: DirectoryLock | None = None
@@ -71,7 +71,7 @@ class RunningBroker:
         self._on_events = on_events
         self.node: Node
         self.addresses: list[tuple[str, int]] = []
-        """Where it really listens, in the order of the listeners."""
+        """The actual addresses, in the order of the listeners."""
 
     async def start(
         self,
@@ -90,7 +90,7 @@ class RunningBroker:
         self, listen_texts: Sequence[str], advertise_texts: Sequence[str], users: Sequence[FirstUser]
     ) -> None:
         loop = asyncio.get_running_loop()
-        # Whatever sits on the ports is found out before anything in the directory is touched.
+        # Reserves the ports before touching anything in the directory.
         listeners = parse_listeners(listen_texts)
         advertised = _match_advertised(listeners, parse_listeners(advertise_texts), advertise_texts)
         reserved = [reserve(listener) for listener in listeners]
@@ -134,7 +134,7 @@ class RunningBroker:
             host, advertised_port = advertised.get(listener.name, (_reachable(listener.host), port))
             self.node.set_endpoint(listener.name, host, advertised_port or port)
             if listener.name in keys:
-                # Most brokers start without TLS and tokens: what these need is not loaded before.
+                # Most brokers start without TLS and tokens, so that code is loaded only if needed.
                 from fencepost.shell.tls_listener import TlsListener
 
                 self._servers.append(TlsListener(self.connections, listener.name, bound, keys[listener.name]))
@@ -143,12 +143,13 @@ class RunningBroker:
             self.addresses.append((listener.host, port))
         self._key_watch.start()
         self._renew_lock()
-        # What is alive now stays alive: the collector need not look at it again.
+        # Everything allocated now stays: the garbage collector need not scan it again.
         gc.collect()
         gc.freeze()
 
     def _secure(self, listeners: Sequence[Listener], loop: asyncio.AbstractEventLoop) -> "dict[str, TlsKeys]":
-        """Make every listener ask what its settings say, before anybody can connect. The keys of those with TLS."""
+        """Applies the security settings to every listener before clients can connect. Returns the keys of those with
+        TLS."""
         self._key_watch = KeyWatch(self.node.events, self.node.config.ssl_reload_interval_ms)
         keys = {}
         for listener in listeners:
@@ -176,11 +177,11 @@ class RunningBroker:
             self.node.metadata.set_scram_credentials(user.name, {user.mechanism: credential})
 
     async def stop(self) -> None:
-        """Answer no more, write everything, leave nothing to recover."""
+        """Stops answering and writes everything, so that nothing has to be recovered."""
         await self._disconnect()
         self._workers.close()
         self.node.quiesce()
-        # Every sync under way is heard to its end: one that failed leaves something to recover.
+        # Waits for the results of all pending syncs: a failed one leaves something to recover.
         idle = asyncio.Event()
         self.node.syncing.stop(idle.set)
         await idle.wait()
@@ -189,7 +190,7 @@ class RunningBroker:
         self._unlock()
 
     async def abort(self) -> None:
-        """Vanish as a killed process does: nothing is written, nothing is answered."""
+        """Stops like a killed process: writes and answers nothing."""
         self.node.quiesce()
         for server in self._servers:
             server.close()
@@ -214,7 +215,7 @@ class RunningBroker:
             self._lock = None
 
     def _renew_lock(self) -> None:
-        """Somebody may have deleted the file, and another broker may have come for the directory since."""
+        """Somebody may have deleted the file, and another broker may have locked the directory since."""
         assert self._lock is not None
         try:
             self._lock.renew()
@@ -222,7 +223,7 @@ class RunningBroker:
             self.node.storage_failed(OSError(errno.EBUSY, "another broker uses the data directory", str(self._data)))
             return
         except OSError:
-            pass  # no descriptor, no room: next time
+            pass  # no descriptor or no room: try again later
         self._lock_timer = asyncio.get_running_loop().call_later(LOCK_CHECK_SECONDS, self._renew_lock)
 
 
@@ -241,7 +242,7 @@ def _lock_directory(data: Path) -> DirectoryLock:
 
 
 def reserve(listener: Listener) -> socket.socket:
-    """A socket bound to the address, not listening yet."""
+    """Binds a socket to the address, without listening yet."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -254,7 +255,7 @@ def reserve(listener: Listener) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        hint = "; another process has that port, choose another" if error.errno == errno.EADDRINUSE else ""
+        hint = "; another process uses this port, choose another" if error.errno == errno.EADDRINUSE else ""
         raise CannotStart(
             f"cannot listen on {listener.host}:{listener.port}: {os.strerror(error.errno or 0)}{hint}"
         ) from None
@@ -264,7 +265,7 @@ def reserve(listener: Listener) -> socket.socket:
 def _as_settings(
     listeners: Sequence[Listener], reserved: Sequence[socket.socket], advertise_texts: Sequence[str]
 ) -> dict[str, str]:
-    """The listeners as Kafka's settings would give them, with the ports that they really have."""
+    """The listeners in the form of Kafka's settings, with their actual ports."""
     given = ",".join(
         f"{listener.name}://{_in_url(listener.host)}:{bound.getsockname()[1]}"
         for listener, bound in zip(listeners, reserved, strict=True)

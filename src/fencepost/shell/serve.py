@@ -18,7 +18,7 @@ from fencepost.wire.scram import FirstUser
 if TYPE_CHECKING:
     from fencepost.shell.page_process import PageOptions
 
-# Requests leave no cycles behind: the collector may look at young objects far less often than it does by default.
+# Requests create no reference cycles, so young objects can be collected far less often than by default.
 GC_THRESHOLDS = (20_000, 20, 20)
 
 
@@ -34,7 +34,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> int:
-    """Run until a signal says stop; the exit status."""
+    """Runs until a signal. Returns the exit status."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_serve(options))
@@ -49,7 +49,7 @@ async def _serve(options: ServeOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # Like the broker's own ports: found out before anything in the directory is touched.
+    # Like the broker's own ports, reserved before touching anything in the directory.
     metrics_socket = None if options.metrics is None else reserve(parse_listeners([options.metrics])[0])
     page_socket = None if options.page is None else reserve(parse_listeners([options.page.listen])[0])
     broker = RunningBroker(options.data, options.settings, on_events=EventLog(sys.stderr).write)

@@ -1,4 +1,4 @@
-"""Virtual time: it does not pass until the scheduler moves it, so that a minute of time-outs costs nothing."""
+"""Virtual time: it does not pass until the scheduler moves it, so that a minute of timeouts costs nothing."""
 
 # Any fixed instant will do; records need timestamps that look like ones.
 START_WALL_MS = 1_700_000_000_000
@@ -33,7 +33,7 @@ class VirtualClock:
         self._monotonic_ms = monotonic_ms
 
     def jump_wall(self, by_ms: int) -> None:
-        """Somebody set the machine's clock; time-outs must not notice."""
+        """Somebody set the machine's clock; timeouts must not notice."""
         self._wall_lead_ms += by_ms
 
     def drift(self, parts_per_million: int) -> None:

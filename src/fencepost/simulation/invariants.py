@@ -222,7 +222,7 @@ class Invariants:
                     )
 
     def _check_ages(self, node: Node) -> None:
-        """Between two rescans lie several time-outs: what was open at both has outlived its own."""
+        """Between two rescans lie several timeouts: what was open at both has outlived its own."""
         still_open = {
             (name, metadata.record.producer_epoch, metadata.record.start_timestamp_ms)
             for shard in node.transactions.coordinator.runtime.active_machines()
@@ -231,7 +231,7 @@ class Invariants:
         }
         if still_open & self._open_before:
             raise InvariantBroken(
-                "no open transaction older than its time-out and grace", str(sorted(still_open & self._open_before))
+                "no open transaction older than its timeout and grace", str(sorted(still_open & self._open_before))
             )
         self._open_before = still_open
 
@@ -245,7 +245,7 @@ class Invariants:
             if partition.failure is not None:
                 raise InvariantBroken("no failure outlasts its repair", f"{log!r}: {partition.failure}")
             if not log.last_stable_offset == log.high_watermark == log.log_end_offset:
-                raise InvariantBroken("no open transaction outlives its time-out", repr(log))
+                raise InvariantBroken("no open transaction outlives its timeout", repr(log))
         for runtime_name, runtime in (
             ("transactions", node.transactions.coordinator.runtime),
             ("groups", node.groups.coordinator.runtime),

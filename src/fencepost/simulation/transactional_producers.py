@@ -327,7 +327,7 @@ class TransactionalProducer(Producer):
 
     def _trouble(self, operation: str, code: ErrorCode) -> Verdict:
         if code in FENCED:
-            # Under protocol 2 a time-out raises the epoch by one, and an abort with the old one gets the new.
+            # Under protocol 2 a timeout raises the epoch by one, and an abort with the old one gets the new.
             return Verdict.FENCED if self.protocol == 1 else Verdict.ABORT
         if code not in (
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -61,7 +61,7 @@ ACCESS_RULES = {
 PAGE_CACHE_EVERY, ACCESS_RULES_EVERY = 5, 3
 """In one of so many worlds the broker leaves syncs to the page cache; in one of so many access is by rules."""
 RESCAN_EVERY_MS = 15_000
-# A request that is held up may open a transaction after the last fault, and that has its time-out, too.
+# A request that is held up may open a transaction after the last fault, and that has its timeout, too.
 REST_MS = HOLD_MAX_MS + TRANSACTION_TIMEOUT_MS + 4 * SWEEP_MS
 FINAL_READ_MS = 60_000
 

@@ -1,1 +1,1 @@
-"""The checks, a module per family. Each takes the evidence and adds findings."""
+"""The checks, one module per family. Each examines the evidence and adds findings."""

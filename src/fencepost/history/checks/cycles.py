@@ -1,7 +1,7 @@
-"""Circles of transactions that read each other's values (G1c), over write-read edges alone.
+"""Cycles of transactions that read each other's values (G1c), by write-read edges only.
 
-A poll depends on the writer of the highest offset it returned of each partition: what stands before it may be there for
-other reasons. Edges by the order of writes are not drawn, because Kafka's transactions interleave their writes freely.
+A poll depends on the writer of the highest offset it returned of each partition: earlier records may be
+there for other reasons. There are no write-write edges, because Kafka's transactions interleave their writes freely.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Offsets of groups: they move if and only if the outputs of their transaction are visible.
+"""Group offsets: they advance if and only if the outputs of their transaction are visible.
 
 A group's offset of a partition is a register. A fetch must find the last write that certainly came before,
-or one that may have come after that; never one of a transaction that was aborted, and never one that nobody wrote.
+or one that may have come after that; never one of an aborted transaction, and never one that was not written.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ class GroupOffsets:
         """By offset, everyone who tried to commit it."""
         self.fetches: dict[Register, list[tuple[Operation, int | None]]] = defaultdict(list)
         self.read_by: dict[int, Operation] = {}
-        """Transactions, by number, whose offsets somebody fetched, where no other can have written them."""
+        """Transactions, by number, whose offsets were fetched and cannot have been written by others."""
         for operation in evidence.history.operations:
             # Of several offsets for one partition the last counts.
             last = {(group, partition): offset for group, partition, offset in operation.commits}

@@ -1,7 +1,7 @@
-"""What must be readable and is not: lost writes, unseen writes, torn transactions, offsets without outputs.
+"""Missing values: lost writes, unseen writes, torn transactions, offsets without outputs.
 
 A value must be readable if its send was acknowledged outside a transaction, or if its transaction was committed:
-because the commit was acknowledged, or because somebody saw another part of it. It is missing if readers passed the
+because the commit was acknowledged, or because another part of it was seen. It is missing if readers passed the
 place where it should be, or if the final read of its partition, begun later, does not have it.
 """
 
@@ -25,7 +25,7 @@ class FinalRead:
     end: int
 
     def expects(self, place: int, offset: int | None) -> bool:
-        """Whether something known at that place of the history must be part of it."""
+        """Whether a value known at this point of the history must be in it."""
         return place < self.operation.invoked and (offset is None or offset >= self.start)
 
 
@@ -33,10 +33,10 @@ class FinalRead:
 class Missing:
     send: Send
     is_behind: bool
-    """Readers got something that comes after it."""
+    """Readers got a later value."""
     seen_by: Operation | None
     witness: Operation | None
-    """The reader who should have been given it."""
+    """The reader that should have got it."""
 
 
 def find_final_reads(operations: Iterable[Operation]) -> dict[tuple[str, str], FinalRead]:

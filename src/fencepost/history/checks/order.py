@@ -1,7 +1,8 @@
-"""Order: the log has what one process sends in the order of its sends, and polls give it in the order of the log.
+"""Order: the log has the values of one process in the order of its sends, and polls return them in the order of the
+log.
 
-Within a session a consumer reads on where it was. From that follows which stretches of a partition were passed, and
-whether anything that must be there was left out.
+Within a session a consumer continues where it was. From that follows which ranges of a partition were passed, and
+whether values were left out.
 """
 
 import heapq
@@ -28,7 +29,7 @@ from fencepost.history.reading import History
 
 @dataclass(slots=True)
 class Stretches:
-    """Runs of offsets that readers of one isolation level passed, as (first, last)."""
+    """The ranges of offsets that readers of one isolation level passed, as (first, last)."""
 
     runs: list[tuple[int, int]] = field(default_factory=list)
 
@@ -48,7 +49,7 @@ class Stretches:
 
 @dataclass(slots=True)
 class Gap:
-    """A reader went from one offset to another and may have been denied something between."""
+    """A reader went from one offset to another and may have missed something in between."""
 
     partition: PartitionEvidence
     last: int
@@ -61,14 +62,14 @@ class Gap:
 
 @dataclass(slots=True)
 class Passage:
-    """What following every reader gave."""
+    """The result of following every reader."""
 
     stretches: dict[tuple[str, str], Stretches] = field(default_factory=dict)
     """By partition and isolation level."""
     gaps: list[Gap] = field(default_factory=list)
 
     def denied_to(self, name: str, offset: int) -> Operation | None:
-        """The reader that passed this offset without getting what is there."""
+        """The reader that passed this offset without getting its value."""
         found = (gap for gap in self.gaps if gap.partition.name == name and gap.last < offset < gap.next)
         return next((gap.after for gap in found), None)
 

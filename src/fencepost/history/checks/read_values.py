@@ -1,4 +1,4 @@
-"""What may stand in a log and be read from it: each value once, in one place, sent by somebody, and committed."""
+"""Values in a log: each appears once, at one offset, was sent by some process, and is committed when it is read."""
 
 import json
 
