@@ -1,4 +1,5 @@
-"""Histories: what clients asked of a log, which answers they got, and whether the answers can all be true.
+"""Histories: the requests of clients, the answers they got, and a checker that decides whether the answers are
+possible.
 
 One format (`operations.py`), one recorder (`recording.py`) and one checker (`checker.py`) for simulations, real
 processes and pipelines. Everything here is standard library only and knows nothing of the broker.

@@ -1,4 +1,5 @@
-"""Every anomaly the checker knows, with what it means. Names are those of Jepsen's Kafka workload where it has one."""
+"""The anomalies that the checker detects, with their meaning. Names are those of Jepsen's Kafka workload where
+possible."""
 
 ANOMALIES: dict[str, str] = {
     "lost-write": "a value that was acknowledged is not where readers passed, or was read once and is gone",

@@ -1,4 +1,4 @@
-"""Judges a history. Linear in its size but for some sorting; nothing is guessed: what is unknown stays unknown."""
+"""Checks a history. Linear in its size except for sorting. Nothing is guessed: unknown outcomes stay unknown."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Report:
     """By anomaly; may exceed the findings that were kept."""
     findings: list[Finding] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
-    """What the history says too little of to be judged."""
+    """What could not be checked because the history lacks information."""
 
     @property
     def is_clean(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a history tells of every partition: who tried to write a value, who read it where, and what that proves.
+"""The evidence of a history for every partition: who tried to write a value, who read it where, and what follows.
 
 Two rules of inference come from Jepsen. A read of one value of a transaction proves that the transaction was
 committed, so that all its other values must be readable; this holds for transactions of unknown outcome as well. And a
@@ -12,7 +12,7 @@ from fencepost.history.reading import History
 
 
 class Entry:
-    """One offset as readers saw it."""
+    """An offset as seen by readers."""
 
     __slots__ = ("committed_by", "committed_place", "offset", "place", "read_by", "send", "value")
 
@@ -26,7 +26,7 @@ class Entry:
         """The first to read it at read_committed, and when."""
         self.committed_place = place
         self.send: Send | None = None
-        """The attempt that put it there, where only one can have."""
+        """The attempt that wrote it, if it is unique."""
 
 
 class PartitionEvidence:
@@ -41,7 +41,7 @@ class PartitionEvidence:
         self.acknowledged: dict[int, Send] = {}
         self.entries: dict[int, Entry] = {}
         self.conflicts: dict[int, dict[tuple[Value, Value], tuple[Operation, Operation]]] = {}
-        """By offset, two values that it is said to have, and the operations that say so."""
+        """By offset, two contradicting values, and the operations that reported them."""
         self.misread: list[tuple[Entry, Send]] = []
         """Values read at an offset other than the acknowledged one."""
 
@@ -115,7 +115,7 @@ class Evidence:
 
 
 def _resolve(partition: PartitionEvidence) -> None:
-    """Finds the attempt behind every entry, and notes what was proven by reading it."""
+    """Finds the attempt that wrote every entry, and records what reading it proves."""
     acknowledged = partition.acknowledged
     # What was read at read_committed first: it says more about who wrote it.
     for offset, entry in sorted(partition.entries.items(), key=lambda pair: pair[1].committed_by is None):

@@ -1,4 +1,4 @@
-"""Findings as one SVG picture: the lanes of the text drawing, with the operations named beside them."""
+"""Draws findings as an SVG picture: the lanes of the text drawing, with the names of the operations."""
 
 from collections.abc import Iterable, Iterator
 from html import escape

@@ -1,4 +1,4 @@
-"""A finding in words and as a drawing in text: one lane per process, time from left to right, only what proves it."""
+"""Describes a finding in words and as a text drawing: one lane per process, time from left to right."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,9 +10,9 @@ from fencepost.history.operations import NEVER, Kind, Operation, Polled, Value
 
 COLUMN_WIDTH = 6
 SHOWN_MAX = 4
-"""Of many sends or polled values only so many are named."""
+"""Maximum number of sends or polled values to name."""
 FINDINGS_SHOWN_MAX = 3
-"""Of each anomaly."""
+"""Maximum number of findings to show for each anomaly."""
 
 
 def explain(report: Report, shown_max: int = FINDINGS_SHOWN_MAX) -> Iterator[str]:

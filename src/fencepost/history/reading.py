@@ -1,4 +1,4 @@
-"""From events to operations: files are read, merged by time where there are several, and paired up."""
+"""Reads histories: merges files by time, and combines events into operations."""
 
 import heapq
 import json
@@ -102,14 +102,14 @@ class _Reader:
         else:
             found = self._open.get(process)
             if found is None:
-                raise ValueError(f"{process} has no operation under way")
+                raise ValueError(f"{process} has no running operation")
             operation = found
             if kind == "end":
                 operation.ask_to_end(place, commit=bool(event["commit"]))
             elif kind != "step":
                 outcome = _OUTCOMES.get(kind)
                 if outcome is None:
-                    raise ValueError(f"{kind!r} is none of invoke, step, end, ok, fail, info")
+                    raise ValueError(f"{kind!r} is not one of invoke, step, end, ok, fail, info")
                 operation.complete(outcome, place)
                 del self._open[process]
                 if outcome is not Outcome.OK or operation.kind is Kind.FINAL_READ:
@@ -137,7 +137,7 @@ class _Reader:
     def _invoked(self, place: int, event: dict[str, Any]) -> Operation:
         kind = _KINDS.get(event["op"])
         if kind is None:
-            raise ValueError(f"op {event['op']!r} is none of {', '.join(_KINDS)}")
+            raise ValueError(f"op {event['op']!r} is not one of {', '.join(_KINDS)}")
         process = sys.intern(event["process"])
         isolation = event.get("isolation", READ_COMMITTED)
         if isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
@@ -182,4 +182,4 @@ def _do(operation: Operation, micro_operation: list[Any]) -> None:
     elif what == "rebalanced":
         operation.note_rebalanced(micro_operation[1])
     else:
-        raise ValueError(f"{what!r} is none of send, poll, passed, offsets, fetched, rebalanced, thinned")
+        raise ValueError(f"{what!r} is not one of send, poll, passed, offsets, fetched, rebalanced, thinned")

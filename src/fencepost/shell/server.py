@@ -1,9 +1,9 @@
-"""Sockets: bytes in, frames to the node, answers out. The only place that touches the network on the server side.
+"""Sockets: receives bytes, passes frames to the node, sends answers. The only server-side module that uses the network.
 
-Receives into one buffer per connection that grows only for a frame in progress, and only as its bytes come; a large
-frame is never copied from one buffer to the next, and stays where it is while it is served. Reading
-goes on while the connection is muted, until the buffer is full: so a client that has gone is noticed. A reader that
-leaves its answers unread is cut off.
+Receives into one buffer per connection, which grows only for a frame in progress, and only as its bytes arrive; a
+large frame is never copied to another buffer, and stays where it is while it is served. Reading continues while the
+connection is muted, until the buffer is full, so that a disconnected client is noticed. A client that does not read
+its answers is disconnected.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from fencepost.shell.turns import Turns
 from fencepost.wire.catalog import ApiKey
 
 RECEIVE_BUFFER_BYTES = 65_536
-# A buffer up to this size is kept for the next frame; a larger one was for an exception.
+# A buffer of up to this size is kept for the next frame; a larger one is released.
 RETAINED_BUFFER_BYTES = 2_097_152
-# A connection that fills its buffer with whole requests gets a larger one: fewer turns of the loop for the same bytes.
+# A connection that fills its buffer with whole requests gets a larger one, which needs fewer turns of the event loop.
 BUSY_BUFFER_BYTES = 524_288
 # A larger buffer is mapped for the whole frame at once, so that it need not be copied when it grows. The system gives
 # the memory as it is filled.
 COPIED_BUFFER_BYTES_MAX = 1_048_576
-# Large requests come in streams, and their senders need the processor more than we do.
+# Large requests come in streams, and their senders need the processor more than the broker does.
 BUSY_POLL_REQUEST_BYTES_MAX = 4_096
 # Small answers wait for the end of a turn; what is large, or much, must count as unread before the next request begins.
 HELD_ANSWER_BYTES_MAX = 4_096
 HELD_ANSWERS_MAX = 16
 SWEEP_INTERVAL_SECONDS = 1.0
-# Whoever allows fewer than this has few clients in mind, perhaps on one machine.
+# A lower limit suggests few clients, perhaps on one machine.
 SHARED_CONNECTIONS_MIN = 16
 LISTEN_BACKLOG = 1024
 # A peer whose network died is noticed after two minutes, not after the two hours that systems take by default.
@@ -49,11 +49,11 @@ class ConnectionLimits:
     total: int
     per_host: int
     descriptors: int | None = None
-    """The limit of the process, where that and not max.connections is what keeps the total low."""
+    """The limit of the process, if that and not max.connections limits the total."""
 
 
 def connection_limits(config: BrokerConfig, shares: DescriptorShares, *, is_per_ip_given: bool) -> ConnectionLimits:
-    """One address cannot take every connection there is, unless somebody says that it may."""
+    """By default, one address cannot use up all connections."""
     total, per_host = shares.connections, config.max_connections_per_ip
     if not is_per_ip_given and total >= SHARED_CONNECTIONS_MIN:
         per_host = min(per_host, total * 3 // 4)
@@ -61,7 +61,7 @@ def connection_limits(config: BrokerConfig, shares: DescriptorShares, *, is_per_
 
 
 class Connections:
-    """Who is connected, and how much memory requests in arrival take; the limits on both."""
+    """The open connections and the memory of incoming requests, with the limits on both."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Connections:
         self.by_host: Counter[str] = Counter()
         self.receiving_bytes = 0
         self._unread: dict[BrokerProtocol, int] = {}
-        """Bytes of answers that wait for their readers, in the order in which those fell behind."""
+        """Unread bytes of answers by connection, in the order in which the readers fell behind."""
         self.busy_poll = BusyPoll(loop, node.config.busy_poll_us)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -89,7 +89,7 @@ class Connections:
         if self._timer is not None:
             self._timer.cancel()
         for protocol in list(self.open):
-            protocol.close("the broker stops")
+            protocol.close("the broker is stopping")
 
     def abort_all(self) -> None:
         if self._timer is not None:
@@ -103,7 +103,7 @@ class Connections:
             del self.by_host[host]
 
     def refusal(self, host: str, others: int = 0, others_of_host: int = 0) -> str | None:
-        """Why there is no room for a connection; `others` are those that are still being made."""
+        """Why a connection is refused, if it is; `others` counts connections during their handshake."""
         limits = self.limits
         if len(self.open) + others >= limits.total:
             return self.total_reached
@@ -122,7 +122,8 @@ class Connections:
         )
 
     def reserve(self, extra_bytes: int, asking: "BrokerProtocol") -> bool:
-        """Whether a buffer may grow. If memory is short, empty buffers go first, then whoever holds the largest."""
+        """Whether a buffer may grow. If memory is short, empty buffers are released first, then the largest one is
+        dropped."""
         if not self._has_room_for(extra_bytes):
             for protocol in self.open:
                 protocol.shrink_if_empty()
@@ -139,7 +140,7 @@ class Connections:
         while self.node.unread_bytes > self.node.config.response_buffers_max_bytes:
             slowest = next(iter(self._unread))
             self._note_unread(slowest, 0)
-            # Not at once: this is called while its socket is being written to.
+            # Deferred, because this is called while writing to its socket.
             self.loop.call_soon(slowest.drop, "response.buffers.max.bytes reached, and this reader waits longest")
 
     def caught_up(self, protocol: "BrokerProtocol") -> None:
@@ -276,7 +277,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         try:
             self._process()
         except Exception as error:
-            # As the loop treats a callback of its own that fails: told, and the end of this connection alone.
+            # Reported like a failed callback of the event loop; closes only this connection.
             self._loop.call_exception_handler({"message": "a connection's turn failed", "exception": error})
             self.abort()
 
@@ -321,7 +322,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     # Frames
 
     def _process(self) -> None:
-        """Hand over every whole request that may start now, then write what can be answered."""
+        """Passes on every complete request that may start now, then writes the available answers."""
         connection = self._connection
         transport = self._transport
         if connection is None or connection.is_closed or transport is None or transport.is_closing():
@@ -360,7 +361,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             start = end = 0
             self._frame_since = None
         elif not connection.is_ready:
-            # Whole requests wait for their turn here: that is not the client being slow.
+            # Complete requests are waiting here, so the client is not slow.
             self._frame_since = None
         elif handled or self._frame_since is None:
             self._frame_since = self._loop.time()
@@ -384,9 +385,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return "socket.request.max.bytes" if is_trusted else "sasl.server.max.receive.size"
 
     def _make_room(self) -> None:
-        """Move what has arrived to the front, or let the buffer grow if it is full with the frame in progress.
+        """Moves received bytes to the front, or grows the buffer if it is full with the frame in progress.
 
-        It grows with what has come, not with what was promised. Behind a request that waits it stays full.
+        It grows with the bytes received, not with the declared length. Behind a waiting request it stays full.
         """
         held = self._end - self._start
         missing_bytes = 4 + int.from_bytes(self._view[self._start : self._start + 4], "big") - held
@@ -500,7 +501,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
-        """End it now, and give back its memory before anything else happens."""
+        """Closes the connection immediately and releases its memory."""
         connection = self._connection
         if connection is not None and self._transport is not None:
             self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
@@ -510,7 +511,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
 
 async def listen(connections: Connections, name: str, bound: socket.socket) -> asyncio.Server:
-    """Accept connections of one listener on a socket that is bound already."""
+    """Accepts connections of one listener on a bound socket."""
     return await connections.loop.create_server(
         lambda: BrokerProtocol(connections, name), sock=bound, backlog=LISTEN_BACKLOG
     )

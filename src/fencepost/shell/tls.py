@@ -1,7 +1,7 @@
-"""A listener's key, certificates and trusted authorities, as an SSL context that follows its files.
+"""The key, certificates and authorities of a listener, as an SSL context that is reloaded with its files.
 
-Connections stay open when the files change: a new context serves those that come after. Files that are being
-written, or do not fit each other, change nothing until they do.
+Connections stay open when the files change; a new context is used for new connections. Incomplete files, or files that
+do not match, are ignored until they do.
 """
 
 import os
@@ -35,7 +35,8 @@ class TlsKeys:
         self.context = make_context(config)
 
     def refresh(self) -> bool:
-        """Whether the files have changed and were read again. Raises InvalidSetting; then the old ones still count."""
+        """Whether the files have changed and were read again. If it raises InvalidSetting, the old ones remain
+        valid."""
         signatures = _signatures(self._files)
         if signatures == self._seen:
             return False
@@ -51,7 +52,7 @@ def make_context(config: ListenerConfig) -> ssl.SSLContext:
     if not versions:
         raise InvalidSetting("ssl.enabled.protocols is empty; choose from TLSv1.2, TLSv1.3")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    # A resumed connection would not show its certificate again, even if it is not trusted any more.
+    # A resumed connection would not present its certificate again, even if it is no longer trusted.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION  # reach: an ssl.SSLContext
     context.num_tickets = 0
     _identify(context, config)

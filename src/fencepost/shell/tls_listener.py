@@ -1,6 +1,6 @@
-"""Accepts connections of a TLS listener: each under the certificates that are there when it comes.
+"""Accepts connections of a TLS listener, each with the current certificates.
 
-The listener accepts by itself instead of leaving it to the event loop, which would not say whose handshake failed.
+The listener accepts connections itself, because the event loop would not tell whose handshake failed.
 """
 
 import asyncio

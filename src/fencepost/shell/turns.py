@@ -1,10 +1,10 @@
-"""Whose requests are served next, when several connections have some, and what is done when none has.
+"""Decides which connection is served next, and runs deferred work when there are no requests.
 
-The first request is served at once, so one client alone never waits. What else the same look at the sockets brings is
-gathered and served in short turns, with another look between two of them: first those that end a transaction, because
-what is begun holds others up until it is over, then the rest in the order of arrival. The answers of a turn leave
-together: a client that wakes up in the middle of it would take the processor away from those that still wait. Where
-clients do so anyway turns are longer, because fewer of them disturb less; where they do not, commits wait less.
+The first request is served immediately, so a single client never waits. Other requests that arrive at the same time
+are served in short turns, and the sockets are checked between turns: first requests that end a transaction, because an
+open transaction holds up others, then the rest in the order of arrival. The answers of a turn are sent together: a
+client that wakes up in the middle would take the processor away from those that still wait. If clients do share the
+processor, turns are longer, because fewer turns disturb less; if not, commits wait less.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from fencepost.shell.processor import Processor
 TURN_NS = 50_000
 SHARED_TURN_NS = 100_000
 ENDS_ANSWERED_TOGETHER = 2
-"""So many ends of transactions at once, unless clients share the processor: then all that are there."""
+"""Maximum number of ends of transactions per turn; unlimited if clients share the processor."""
 QUIET_WAIT_NS = 2_000_000
-"""So long, at most, what waits for a quiet moment waits for it."""
+"""Maximum time that deferred work waits for a quiet moment."""
 
 
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)

@@ -1,11 +1,12 @@
-"""Helper threads for long work in C that lets go of the interpreter: compressing and decompressing large batches."""
+"""Helper threads for long C functions that release the interpreter lock: compression and decompression of large
+batches."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-# More would only take the processor from who waits for it.
+# More would only compete for the processor.
 THREADS = 2
 
 

@@ -1,7 +1,8 @@
-"""Clients of topics that come, go and shrink under them: they write and read by topic id, as current Kafka clients do.
+"""Clients of topics that are created, deleted and truncated: they write and read by topic id, as current Kafka clients
+do.
 
-An id whose topic was deleted is given up, an offset that was deleted is left for the first that is there. Whether that
-was right is judged here, where it happens, and by `thinning_check` at the end.
+They drop the id of a deleted topic, and continue at the first available offset if theirs was deleted. Whether that was
+correct is checked here, when it happens, and by `thinning_check` at the end.
 """
 
 from typing import Any
@@ -282,7 +283,7 @@ class KeyedReader(ClientProcess):
 
 
 class FinalSurvey(ClientProcess):
-    """Reads everything that is left of the topics when all has come to rest."""
+    """Reads everything left in the topics at the end."""
 
     def __init__(self, *arguments: Any, topics: AdministeredTopics, journal: ClientJournal) -> None:
         super().__init__(*arguments)

@@ -1,8 +1,8 @@
-"""The topics that simulated administrators change while clients use them, and what is known of them from outside.
+"""The topics that simulated administrators change while clients use them, and the clients' knowledge about them.
 
 Every topic id is a log of its own: a topic that is deleted and created again under its name shares nothing with the old
-one. In the history its partitions go by name and id. What administrators asked for is noted before they ask, so that a
-request whose answer was lost, or that arrives late, counts as well.
+one. In the history its partitions go by name and id. Requests of administrators are recorded before they are
+sent, so that lost and late ones count as well.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Simulated administrators: of transactions, of topics and their records and settings, and of access rules.
 
-They work while clients use what they change. What they ask for is noted before they ask; an answer that nobody could
-expect is a finding.
+They work while clients use what they change. Their requests are recorded before they are sent; an unexpected answer is
+a finding.
 """
 
 import random
@@ -315,7 +315,7 @@ class AccessAdministrator(ClientProcess):
 
 
 class GuardedProducer(Producer):
-    """Writes where it may; what is denied is sent again until it is allowed."""
+    """Writes where it is allowed; denied records are sent again until they are allowed."""
 
     def __init__(self, *arguments: Any, rules: AccessRules, journal: ClientJournal) -> None:
         super().__init__(*arguments, journal=journal)

@@ -1,4 +1,4 @@
-"""Many seeds over several processes, and what they add up to."""
+"""Runs many seeds in several processes and adds up the results."""
 
 import dataclasses
 import multiprocessing
@@ -105,7 +105,7 @@ def _results(jobs: list[Job], processes: int) -> Iterator[Result]:
     if processes <= 1:
         yield from map(_run, jobs)
         return
-    # A fresh interpreter in each: nothing of this process may decide what happens there.
+    # Each has a new interpreter, so that nothing of this process has an influence.
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=50) as pool:
         yield from pool.imap_unordered(_run, jobs)
 

@@ -1,4 +1,4 @@
-"""What simulated clients did and which answers they got: the history of a run, and answers that nothing explains."""
+"""Records what simulated clients did and which answers they got: the history of a run, and unexplained answers."""
 
 from collections import Counter
 
@@ -14,12 +14,12 @@ class ClientJournal:
         self.transactions: Counter[Outcome] = Counter()
         """By outcome, as far as their clients know it."""
         self.producer_ids: dict[tuple[int, int], str] = {}
-        """Every pair of producer id and epoch that was handed out, and to which process."""
+        """Every assigned pair of producer id and epoch, with its process."""
         self.findings: list[str] = []
         """What a client noticed by itself."""
 
     def handed_out(self, pair: tuple[int, int], process: str) -> None:
-        """No two processes may ever get the same."""
+        """Records a pair; no two processes may get the same."""
         known = self.producer_ids.setdefault(pair, process)
         if known != process:
             self.findings.append(f"producer-id-reused: {pair} was handed out to {known} and to {process}")

@@ -1,8 +1,7 @@
-"""A simulated client process: a generator that yields what it waits for, over one connection at a time.
+"""A simulated client process: a generator that yields what it waits for, with one connection at a time.
 
-A client sends a request and waits for its answer, its timeout or the end of its connection; the latter two look the
-same to it (None: nobody knows whether it happened). It may be paused, as by SIGSTOP, or killed and started anew. The
-event loop of a real client is nothing but this.
+A client sends a request and waits for its answer, its timeout or the end of its connection; it cannot distinguish the
+latter two (None: the outcome is unknown). It may be paused, as by SIGSTOP, or killed and restarted.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Virtual time: it does not pass until the scheduler moves it, so that a minute of timeouts costs nothing."""
 
-# Any fixed instant will do; records need timestamps that look like ones.
+# Any fixed time will do; records need plausible timestamps.
 START_WALL_MS = 1_700_000_000_000
 # Work takes no virtual time, but is interrupted after so many looks at the clock as a slice has room for.
 LOOK_NS = 5_000
@@ -33,7 +33,7 @@ class VirtualClock:
         self._monotonic_ms = monotonic_ms
 
     def jump_wall(self, by_ms: int) -> None:
-        """Somebody set the machine's clock; timeouts must not notice."""
+        """The clock of the machine is set; timeouts must not be affected."""
         self._wall_lead_ms += by_ms
 
     def drift(self, parts_per_million: int) -> None:
@@ -44,5 +44,5 @@ class VirtualClock:
 
     @property
     def wall_lead_ms(self) -> int:
-        """How far the wall clock is from where it would be, had nobody touched it."""
+        """The difference between the wall clock and the time without any changes."""
         return self.wall_ms() - self._monotonic_ms - START_WALL_MS

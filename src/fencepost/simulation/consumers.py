@@ -1,4 +1,4 @@
-"""Simulated readers: of committed records, of all below the high watermark, and one that reads all at the end."""
+"""Simulated readers: read_committed, read_uncommitted, and one that reads everything at the end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,11 +18,11 @@ FINAL_TRIES_MAX = 400
 
 
 class CorruptBatch(Exception):
-    """A batch came over the wire whose checksum is wrong: a client notices, and must have had no chance not to."""
+    """A received batch has a wrong checksum: the broker must never send one."""
 
 
 def committed_records(data: Any, from_offset: int, *, is_committed: bool) -> tuple[list[tuple[int, str]], int]:
-    """What a consumer hands to its application from one fetched partition, and where it goes on reading."""
+    """The records that a consumer passes to its application from one fetched partition, and its next offset."""
     aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
     view = memoryview(data.records or b"")
     records: list[tuple[int, str]] = []

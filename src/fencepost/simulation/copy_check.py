@@ -1,4 +1,4 @@
-"""Whether copiers copied exactly once: a check of its own beside the history's, by the values alone.
+"""Checks that copiers copied exactly once, by values alone, independently of the history checker.
 
 Every input before a group's position has one output in each output partition of its copier, and none after has one.
 """

@@ -1,7 +1,7 @@
-"""A file system in memory that forgets, on a power cut, whatever was not synced: bytes, names, renames, removals.
+"""A file system in memory that loses unsynced changes in a power failure: bytes, names, renames, removals.
 
-Owns the difference between what a process sees and what would survive. Faults are chosen by the caller or drawn from a
-random source it gives, so that a failure repeats under its seed. Stricter than most real file systems: a synced file
+Keeps both what a process sees and what would survive. The caller chooses faults, or passes a random source, so that
+failures are reproducible by their seed. Stricter than most real file systems: a synced file
 whose directory was not synced is gone.
 """
 
@@ -167,7 +167,7 @@ class SimulatedDisk:
         self._failing_writes.append((path_part, error))
 
     def power_cut(self, mode: PowerCut, source: random.Random | None = None) -> None:
-        """Start over with what survived. Every file handed out before is dead."""
+        """Starts again with what survived. All files opened before are invalid."""
         source = source or random.Random(0)
         self.generation += 1
         for directory in self._all_directories():

@@ -18,7 +18,7 @@ from fencepost.simulation.world import World
 from fencepost.wire.batch import ATTRIBUTES_POSITION, verify_crc
 from fencepost.wire.catalog import ApiKey
 
-# Where a death does the most: in the two-phase commit, between data and its offsets, in a takeover.
+# Where a crash has the most effect: in the two-phase commit, between data and its offsets, in a takeover.
 _MOMENTS = (
     ApiKey.END_TXN,
     ApiKey.END_TXN,
@@ -32,12 +32,12 @@ _MOMENTS = (
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.DELETE_RECORDS,
 )
-# What a start does without: everything is read again.
+# Files that a start does not need: everything is read again.
 _REBUILT = (RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
 _PATHS = ("", ".log", TRANSACTION_STATE, CONSUMER_OFFSETS, "cluster-metadata")
 
 
-# Each of these does its harm now and says whether it did; what it only arms is counted when it happens.
+# Each of these carries out a fault and returns whether it happened; armed faults are counted when they happen.
 
 
 def _power(world: World, kind: Fault) -> bool:

@@ -1,7 +1,8 @@
-"""Simulated members of a consumer group that copy what is assigned to them, each with a transactional id of its own.
+"""Simulated members of a consumer group that copy their assigned partitions, each with its own transactional id.
 
-As KIP-447 has it: the offsets go into the transaction with the member's id and generation, so that a member that slept
-through a rebalance cannot commit what is another's by now. One thread: the heartbeat comes between two transactions.
+As in KIP-447, offsets are committed with the member's id and generation, so that a member that missed a rebalance
+cannot commit offsets of partitions that now belong to another one. Single-threaded: heartbeats are sent between
+transactions.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Connections between simulated clients and the broker: late, cut, half-open, held up, sent twice.
 
-Inside one connection everything stays in order; across connections nothing does. A frame that its client has given up
-on may still arrive: that is how late calls come into being. Owns no clock and no randomness; the world lends both.
+Inside one connection everything stays in order; across connections nothing does. A frame may
+arrive after its client has given up: a late request. The world provides the clock and the randomness.
 """
 
 import random

@@ -1,7 +1,7 @@
 """A whole broker on simulated ports, in one thread: request bytes in, response bytes out.
 
-The machine (disk, virtual time) outlives the node: `crash` and `cut_power` end the process, `start` begins the next on
-what is left. A client's socket delivers a request only when the connection takes one, as the real server does.
+The machine (disk, virtual time) survives the node: `crash` and `cut_power` end the process, `start` begins the next one
+with what is left. A client's socket delivers a request only if the connection accepts one, as in the real server.
 """
 
 import random

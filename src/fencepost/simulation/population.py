@@ -1,4 +1,4 @@
-"""Who lives in a simulated world: its topics, and the clients that write, copy, read and administer them."""
+"""The topics of a simulated world, and the clients that write, copy, read and administer them."""
 
 from fencepost.simulation.administered_clients import KeyedProducer, KeyedReader, KeyedTransactions
 from fencepost.simulation.administered_topics import AdministeredTopics

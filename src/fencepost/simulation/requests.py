@@ -1,4 +1,4 @@
-"""The requests that simulated clients send, in short words."""
+"""Builds the requests of simulated clients."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""One queue of everything that is going to happen, in virtual time and in one thread.
+"""A queue of all future events, in virtual time and in one thread.
 
-Whatever is due at the same moment runs in the order in which it was asked for, so that a run is a function of its
-inputs and its seed. Owns the clock: time passes only between events.
+Events at the same time run in the order in which they were scheduled, so that a run is a function of its inputs and its
+seed. Owns the clock: time passes only between events.
 """
 
 import heapq
@@ -82,7 +82,7 @@ class SimulatedScheduler:
 
 
 class ProcessScheduler:
-    """What one simulated process schedules; nothing of it happens any more once the process is dead.
+    """The events of one simulated process, which are dropped when the process ends.
 
     While it is paused (SIGSTOP) everything that would have happened gathers, and happens in that order when it goes on.
     """

@@ -1,4 +1,4 @@
-"""One seed: live through its world and say what came of it."""
+"""Runs the world of one seed and returns the result."""
 
 import dataclasses
 import gc
@@ -47,7 +47,7 @@ def run_seed(
     trace_file: str | None = None,
     history_file: str | None = None,
 ) -> Result:
-    """Whatever is thrown on the way is an anomaly like any other."""
+    """Exceptions count as anomalies."""
     begun = time.process_time()
     world = World(seed, seconds, kinds, carry_out, keeps_lines=trace_file is not None)
     was_collecting = gc.isenabled()
@@ -86,6 +86,6 @@ def run_seed(
 
 
 def replay_command(seed: int, seconds: int, kinds: frozenset[Fault]) -> str:
-    """The one line that does it again."""
+    """The command that repeats the run."""
     chosen = "" if kinds == ALL_FAULTS else " --faults " + ",".join(kind.value for kind in Fault if kind in kinds)
     return f"fencepost simulate --seed {seed} --seconds {seconds}{chosen}"

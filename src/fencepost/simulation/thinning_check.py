@@ -1,7 +1,7 @@
-"""What may be missing from the topics that administrators change, and nothing else.
+"""Checks which records may be missing from the topics that administrators change.
 
-The history's checker does not judge what deletion and compaction may have taken. Here is what they may not take: the
-newest value of a key, anything at or above an offset that nobody asked to delete, and a topic that nobody deleted.
+The history's checker does not judge what deletion and compaction may have taken. They may not take the newest
+value of a key, records at or above the highest offset requested to be deleted, or topics that were not deleted.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A digest of everything that happens in a simulated world: two runs are the same run if and only if it is.
+"""A digest of everything that happens in a simulated world: two runs are identical if and only if their digests are.
 
 Every frame, fault and event goes into it. The lines themselves are only kept on demand, to examine a seed.
 """

@@ -32,7 +32,7 @@ class Verdict(enum.Enum):
 
 
 class Duty(NamedTuple):
-    """What is to be copied, and where to: each input once to each output, as far as the group has come."""
+    """What to copy, and where to: each input once to each output, up to the position of the group."""
 
     group: str
     source: TopicPartition

@@ -1,4 +1,4 @@
-"""No helper threads: what they would do is done at once, and reported after everything else that is due now."""
+"""Replaces helper threads: work is done immediately, and reported after all other events that are due."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""A whole world under one seed: a broker on its machine, clients, a network, and everything that goes wrong with them.
+"""A whole world for one seed: a broker on its machine, clients, a network, and their faults.
 
 The broker is the production code; only its ports are simulated. Everything happens in one thread, in virtual time, in
-an order that the seed alone decides. The machine may die at any step of the schedule and at any call of its disk.
+an order determined by the seed alone. The machine may crash at any step of the schedule and at any call of its disk.
 """
 
 import errno
@@ -99,7 +99,7 @@ class World:
         *,
         keeps_lines: bool = False,
     ) -> None:
-        """`carry_out` does a fault, or arms it, and returns whether it has happened already."""
+        """`carry_out` carries out or arms a fault, and returns whether it has already happened."""
         self.seed = seed
         self.duration_ms = seconds * 1000
         self.is_group_commit = seed % PAGE_CACHE_EVERY != PAGE_CACHE_EVERY - 1
@@ -145,7 +145,7 @@ class World:
     # The course of events
 
     def run(self) -> list[str]:
-        """Live through it all; what was found wrong."""
+        """Runs the world. Returns the findings."""
         try:
             self._set_up()
             start_ms = self._now_ms()
@@ -159,7 +159,7 @@ class World:
             return [f"invariant: {broken}", *self.journal.findings]
 
     def _settle(self) -> list[str]:
-        """The last fault is over: everything comes to rest, and what is there is what should be."""
+        """After the last fault: everything comes to rest, and the final state is checked."""
         self._heal()
         for client in (*self.clients, *self.twins):
             client.supervise(lambda client: None)
@@ -277,7 +277,7 @@ class World:
         node.events.subscribe(self._on_event)
 
     def die(self, reason: str, cut: PowerCut | None) -> None:
-        """The process is gone, and with the power what was not synced; it is started again before long.
+        """Ends the process, and with a power failure loses unsynced data. The process is restarted later.
 
         Where syncs are left to the page cache, a power cut may take what was acknowledged: there only processes die."""
         if not self.is_group_commit:
