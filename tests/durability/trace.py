@@ -240,5 +240,5 @@ def check_aborted_index(log: Any) -> None:
     for segment in log.segments:
         found = log.aborted_index_of(segment).entries()
         producers = ProducerStateManager(log.topic_partition, log.producers.producer_id_expiration_ms)
-        told = recovery.rescan_aborted(log.directory, log.segments, segment, producers, log.log_start_offset)
+        told = recovery.rescan_aborted(log.directory, log.segments, [segment], producers, log.log_start_offset)[segment]
         assert found == told, segment.log_path

@@ -235,6 +235,10 @@ class PartitionLog:
         self.leader_epoch = self.epochs.latest
         self._is_unsaved = loader.is_recovered
         self._set_active(self.segments.active)
+        if loader.unindexed:
+            self._rescan_aborted(loader.unindexed)
+            for segment in loader.unindexed:
+                segment.rebuild_indexes()
         if not loader.is_recovered:
             self.unsynced.start_at(self.log_end_offset)
             self.aborted_index_of(self.segments.active)
@@ -813,12 +817,15 @@ class PartitionLog:
             except CorruptTransactionIndex:
                 is_good = False
             if not is_good:
-                aborted.replace(
-                    recovery.rescan_aborted(
-                        self.directory, self.segments, segment, self._new_producers(), self.log_start_offset
-                    )
-                )
+                self._rescan_aborted([segment])
         return aborted
+
+    def _rescan_aborted(self, segments: Sequence[Segment]) -> None:
+        found = recovery.rescan_aborted(
+            self.directory, self.segments, segments, self._new_producers(), self.log_start_offset
+        )
+        for segment, transactions in found.items():
+            segment.aborted.replace(transactions)
 
     def _stored_checksum(self, segment: Segment) -> bytes | None:
         """None where the segment was sealed by a broker that keeps none, or was not sealed."""

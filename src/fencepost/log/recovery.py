@@ -13,6 +13,7 @@ holes between segments, and says so in a checkpoint; Apache Kafka's does.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from fencepost.log.directory import LogDirectory
 from fencepost.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
@@ -103,6 +105,9 @@ class LogLoader:
     """The log was checked and may have been cut: what is found on the disk is to be synced, and written at a stop."""
     cuts: list[str] = field(default_factory=list)
     """What was cut off and was no torn end of the log."""
+    unindexed: list[Segment] = field(default_factory=list)
+    """Trusted segments without an `.index`. The `.txnindex` may have been removed with it, and nothing else tells that
+    one is missing: a segment without aborted transactions has none."""
 
     def load(self) -> None:
         self.log_start_offset = self.checkpoints.log_start_offset
@@ -130,8 +135,10 @@ class LogLoader:
         if end_offset is None:
             # A clean stop whose last segment ends in something else was none; what was flushed before may still be
             # trusted.
-            self._recover(base_offsets[-1] if is_clean else recovery_point, snapshots, epochs_known)
+            trusted = self._recover(base_offsets[-1] if is_clean else recovery_point, snapshots, epochs_known)
+            self._find_unindexed(names, self.segments[:trusted])
         else:
+            self._find_unindexed(names, self.segments[:])
             self._check_neighbours(len(base_offsets))
             self.log_end_offset = end_offset
             if not epochs_known and end_offset > base_offsets[0]:
@@ -176,6 +183,12 @@ class LogLoader:
         self.unsynced.note(parent.path, parent)
         self.unsynced.note_names()
         return []
+
+    def _find_unindexed(self, names: list[str], trusted: list[Segment]) -> None:
+        there = set(names)
+        self.unindexed = [
+            segment for segment in trusted if f"{segment.base_offset:020d}{INDEX_SUFFIX}" not in there and segment.size
+        ]
 
     def _write_partition_metadata(self) -> None:
         disk, path = self.directory.disk, self.directory.path_of(PARTITION_METADATA)
@@ -246,7 +259,8 @@ class LogLoader:
 
     # After a crash
 
-    def _recover(self, recovery_point: int, snapshots: list[int], epochs_known: bool) -> None:
+    def _recover(self, recovery_point: int, snapshots: list[int], epochs_known: bool) -> int:
+        """How many of the first segments are trusted as they are."""
         segments = self.segments
         # Not `<=`: a segment may have been sealed after the sync that reached its end, and then its indexes are not
         # synced.
@@ -280,6 +294,7 @@ class LogLoader:
                     self.unsynced.note_written(path)
         self.unsynced.note_names()
         self.is_recovered = True
+        return first
 
     def _drop(self, segment: Segment, end_offset: int) -> None:
         """A crash took something in front of it that was never synced. Its batches cannot be used, but are kept."""
@@ -576,16 +591,17 @@ def remove_snapshots(directory: LogDirectory, *, above: int = -1, kept: frozense
 def rescan_aborted(
     directory: LogDirectory,
     segments: Segments,
-    segment: Segment,
+    wanted: Sequence[Segment],
     producers: ProducerStateManager,
     log_start_offset: int,
-) -> list[AbortedTransaction]:
-    """A segment's aborted transactions as its batches tell them: the producers before it, then its markers.
+) -> dict[Segment, list[AbortedTransaction]]:
+    """The aborted transactions of some segments, in order, as the batches tell them: the producers before the first,
+    then all markers up to the end of the last.
 
     `producers` is empty and is filled on the way.
     """
-    start = _load_snapshot_before(directory, segments, segment, producers, log_start_offset)
-    found: list[AbortedTransaction] = []
+    start = _load_snapshot_before(directory, segments, wanted[0], producers, log_start_offset)
+    found: dict[Segment, list[AbortedTransaction]] = {segment: [] for segment in wanted}
     for each in segments:
         if each.base_offset < start:
             continue
@@ -596,8 +612,8 @@ def rescan_aborted(
                 completed = producers.replay_batch(batch.block, batch.start, batch.header)
             except MalformedMessage:
                 continue
-            if each is segment and completed is not None and completed.is_aborted:
-                found.append(
+            if each in found and completed is not None and completed.is_aborted:
+                found[each].append(
                     AbortedTransaction(
                         completed.producer_id,
                         completed.first_offset,
@@ -605,7 +621,7 @@ def rescan_aborted(
                         completed.last_stable_offset,
                     )
                 )
-        if each is segment:
+        if each is wanted[-1]:
             break
     return found
 

@@ -184,6 +184,34 @@ def test_aborted_transactions_and_open_ones_are_found_again() -> None:
     assert scene.log.last_stable_offset == 2
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("removed", [("index",), ("index", "snapshot")], ids=" and ".join)
+def test_aborted_transactions_are_found_again_where_all_indexes_were_removed(
+    clean: bool, removed: tuple[str, ...]
+) -> None:
+    """A segment without aborted transactions has no `.txnindex`, so only the `.index` tells that one is gone."""
+    scene = Scene(SMALL)
+    for epoch in range(20):
+        kind = ControlType.COMMIT if epoch % 3 else ControlType.ABORT
+        scene.append(idempotent(0, "v" * 100, producer_id=1, epoch=epoch, transactional=True))
+        append_marker(scene.log, kind, 1, epoch, 1, transaction_version=1, leader_epoch=0, now_ms=NOW_MS)
+    assert len(scene.log.segments) > 3
+    end = scene.log.log_end_offset
+    expected = scene.log.aborted_transactions(0, end)
+    assert len(expected) == 7
+    scene.sync()
+    scene.log.close()
+    for name in scene.files():
+        if any(part in name for part in removed):
+            scene.disk.remove(f"{DIRECTORY}/{name}")
+    for _ in range(2):  # a second start finds the indexes that the first has made
+        scene.open(clean=clean, recovery_point=end)
+        assert scene.log.aborted_transactions(0, end) == expected
+        assert scene.log.packed_aborted_transactions(0, end)
+        scene.log.check_invariants()
+        scene.log.close()
+
+
 def with_a_gap(config: TopicConfig = SMALL) -> Scene:
     """The end of the first segment is not there, and the next segments are."""
     scene = filled(config=config)
