@@ -169,7 +169,7 @@ def test_a_port_that_is_taken_and_other_nonsense_is_one_line(capsys: pytest.Capt
         taken.listen()
         assert run(["ui", "--listen", f"127.0.0.1:{taken.getsockname()[1]}"]) == 1
     said = capsys.readouterr().err
-    assert "another process has that port" in said
+    assert "another process uses this port" in said
     assert said.count("\n") == 1
     assert run(["ui", "--listen", "nowhere"]) == 1
     assert "is not an address" in capsys.readouterr().err
@@ -255,7 +255,7 @@ def test_a_page_that_cannot_listen_is_told_before_anything_is_touched(tmp_path: 
             capture_output=True, text=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
     assert done.returncode == 1
-    assert "another process has that port" in done.stderr
+    assert "another process uses this port" in done.stderr
     assert not (tmp_path / "data").exists()
 
 

@@ -130,7 +130,7 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     for path, reason in (
         (tmp_path / "absent", "does not exist"),
-        (tmp_path, "is no directory of a log"),
+        (tmp_path, "is not a log directory"),
         (tmp_path / "notes.txt", "is not a known type of log file"),
     ):
         done = ours(path)
@@ -142,7 +142,7 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path: Path) -> None:
     assert ours().status == 2
     as_process = subprocess.run([SCRIPT, "dump", str(tmp_path)], capture_output=True, text=True, timeout=patient(60))
     assert (as_process.returncode, as_process.stdout) == (1, "")
-    assert "is no directory of a log" in as_process.stderr
+    assert "is not a log directory" in as_process.stderr
 
 
 def test_a_transaction_is_followed_through_all_partitions(directory: Path) -> None:

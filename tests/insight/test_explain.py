@@ -278,7 +278,7 @@ def test_a_decided_transaction_shows_the_markers_it_is_owed(
         assert "the coordinator repeats the markers" in done.output
         by_topic = " ".join(command.run(("explain", topic, "--stuck-after", "0")).output.split())
         assert f"which is decided (PrepareCommit) and lacks markers in {topic}-0" in by_topic
-        assert "only waits for its markers" in command.refused("txn", "abort", producer.name)
+        assert "only markers are missing" in command.refused("txn", "abort", producer.name)
 
 
 def test_bad_input_is_answered_in_one_line(command: Command, incident: Incident, tmp_path: Path) -> None:

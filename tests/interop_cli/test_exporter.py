@@ -158,4 +158,4 @@ def test_readers_are_held_back_by_one_old_transaction_and_not_by_overlapping_you
 
 def test_a_port_that_is_taken_is_said_so(command: Command, broker: BrokerProcess) -> None:
     said = command.refused("exporter", "--listen", broker.bootstrap_servers)
-    assert "another process has that port" in said
+    assert "another process uses this port" in said
