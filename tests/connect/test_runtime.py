@@ -1,5 +1,6 @@
 """The runtime of sources, with functions as sources: order, boundaries, fencing, failures."""
 
+import itertools
 import json
 import subprocess
 import threading
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost import Broker
-from fencepost.client import Client
+from fencepost.client import Admin, Client, TransactionalProducer, TransactionOutcomeUnknown, UnknownTopic
 from fencepost.connect import ConnectError, Portion, Record, Source, Transaction, source
 from fencepost.connect.cluster import ClusterAddress
 from fencepost.connect.errors import InvalidSource, TaskFenced, TransactionTooLong
@@ -40,6 +41,13 @@ def numbers(upto: int, *, size: int = 1, **settings: Any) -> Source:
 
 def values(servers: str, topic: str = "numbers") -> list[int]:
     return [int(record.value or b"") for record in committed(servers, topic)]
+
+
+def values_or_none(servers: str) -> list[int]:
+    try:
+        return values(servers)
+    except UnknownTopic:
+        return []
 
 
 def is_at(n: int) -> Any:
@@ -148,7 +156,32 @@ def test_what_was_not_complete_at_the_stop_is_read_again(broker: Broker) -> None
 
     with RunningWorker(broker.bootstrap_servers, half) as worker:
         worker.wait_for("committed")
+        time.sleep(0.2)  # long enough for the portion
     assert values(broker.bootstrap_servers, "half") == [0]
+    with Admin(broker.bootstrap_servers) as admin:
+        # Readers do not wait for its time-out.
+        assert admin.describe_transaction("connect-half").state in ("CompleteCommit", "CompleteAbort")
+
+
+@pytest.mark.parametrize("has_happened", [True, False])
+def test_a_commit_whose_outcome_is_unknown_is_decided_by_the_next_start(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, has_happened: bool
+) -> None:
+    commit, calls = TransactionalProducer.commit, itertools.count()
+
+    def unanswered(self: TransactionalProducer) -> None:
+        if next(calls) % 4 != 3:
+            commit(self)
+            return
+        if has_happened:
+            commit(self)
+        raise TransactionOutcomeUnknown("connect-numbers", self.identity, TimeoutError("no answer"))
+
+    monkeypatch.setattr(TransactionalProducer, "commit", unanswered)
+    with RunningWorker(broker.bootstrap_servers, numbers(60, size=3, boundary="poll")) as worker:
+        wait_until(lambda: len(values_or_none(broker.bootstrap_servers)) >= 60, "all numbers")
+    assert worker.count("retrying") > 2
+    assert values(broker.bootstrap_servers) == list(range(1, 61))
 
 
 def test_several_tasks_of_a_source_keep_their_own_positions(broker: Broker) -> None:

@@ -163,6 +163,8 @@ class Task:
             run = _Run(self, client, admin)
             try:
                 run.run()
+                # A source transaction that was under way: nobody should wait for the end of its time-out.
+                run.abort_or_be_fenced()
             except ProducerFenced as error:
                 raise self._fenced(error) from error
             except ClientError as error:
