@@ -39,9 +39,9 @@ def spark() -> Iterator[Any]:
     close_runs()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def writers_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stories have few rows, and most are about the writers: the driver leaves them all rows. What it does with small
-    batches is told in test_sink_small, and by everything that runs in a process of its own."""
+    """Stories have few rows, which the driver would write itself; for those that are about the writers it leaves them
+    all rows."""
     if importlib.util.find_spec("pyspark") and importlib.util.find_spec("numba"):
         monkeypatch.setattr("fencepost.spark.small_batches.ROWS_MAX", 0)

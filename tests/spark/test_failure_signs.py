@@ -24,7 +24,7 @@ from fencepost.spark.job_failures import Failure, failure_of  # noqa: E402
 from fencepost.spark.materialising import again_if_kept_rows_were_lost, materialised  # noqa: E402
 from tests.spark.sessions import QUICK_EXECUTORS, spark_session  # noqa: E402
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("writers_write")]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Executors do not find this module.
 
 

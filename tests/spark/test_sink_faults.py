@@ -30,7 +30,7 @@ from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.spark.sessions import finished  # noqa: E402
 from tests.spark.sink_scene import Scene  # noqa: E402
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("writers_write")]
 
 
 @pytest.fixture(scope="module")

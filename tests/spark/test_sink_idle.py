@@ -15,24 +15,26 @@ require_arrow()
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="the source needs PySpark 4.2")
 
 from fencepost.client import Admin, BrokerError, Client, NewTopic, TopicPartition, TransactionProtocol  # noqa: E402
+from fencepost.client.sending import Sending  # noqa: E402
 from fencepost.spark import exactly_once, heartbeat  # noqa: E402
 from fencepost.spark.batch_attempts import Attempts, Batch  # noqa: E402
 from fencepost.spark.batch_decisions import Step  # noqa: E402
 from fencepost.spark.checkpoint import Checkpoint  # noqa: E402
-from fencepost.spark.commit_records import newest  # noqa: E402
+from fencepost.spark.commit_records import Marker, Record, newest  # noqa: E402
 from fencepost.spark.errors import BatchRefused, FencedBySuccessor  # noqa: E402
 from fencepost.spark.heartbeat import beat, keep_alive, period_seconds  # noqa: E402
 from fencepost.spark.input_clusters import InputClusters  # noqa: E402
 from fencepost.spark.ownership import end_what_was_left  # noqa: E402
 from fencepost.spark.planned_batches import planned  # noqa: E402
 from fencepost.spark.query_run import QueryRun, close_runs  # noqa: E402
-from fencepost.spark.run_producer import ClusterLimits, RunProducer  # noqa: E402
+from fencepost.spark.run_producer import ClusterLimits, OutputRecord, RunProducer  # noqa: E402
 from fencepost.spark.sink_settings import sink_settings  # noqa: E402
 from fencepost.wire.errors import ErrorCode  # noqa: E402
+from tests.faults.proxy import FaultProxy  # noqa: E402
 from tests.peers.broker_process import BrokerProcess  # noqa: E402
 from tests.peers.fencepost_process import FencepostProcess  # noqa: E402
 from tests.peers.kafka import ApacheKafka  # noqa: E402
-from tests.spark.sink_scene import Scene  # noqa: E402
+from tests.spark.sink_scene import Scene, read  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)
 EXPIRY_MS = 2_000
@@ -53,11 +55,23 @@ def broker(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
 class Pipeline:
     """The sink's part of a driver, without Spark: batches that only record how far they have read."""
 
-    def __init__(self, broker: BrokerProcess, name: str, topic: str, query: str = "query", **options: Any) -> None:
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        name: str,
+        topic: str,
+        query: str = "query",
+        through: FaultProxy | None = None,
+        **options: Any,
+    ) -> None:
         self.name, self.topic, self.query = name, topic, query
         self.settings = sink_settings(name, broker.bootstrap_servers)
-        producer = RunProducer(broker.bootstrap_servers, name, {}, **options)
+        producer = RunProducer((through or broker).bootstrap_servers, name, {}, **options)
         self.run = QueryRun(producer, inputs=InputClusters([], producer, name))
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
 
     def attempts(self, batch_id: int) -> Attempts:
         def plan(number: int) -> Any:
@@ -155,6 +169,34 @@ def test_the_heartbeat_keeps_id_and_record_alive(broker: BrokerProcess, start: C
     assert record == pipeline.run.held
     with pipeline.run.turn:
         assert pipeline.batch(1) is Step.WRITE
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("kept", ["TxnOffsetCommit", "EndTxn"])
+def test_a_late_call_of_a_heartbeat_does_nothing_to_the_batch_after_it(
+    broker: BrokerProcess, start: Callable[..., Pipeline], protocol: TransactionProtocol, kept: str
+) -> None:
+    """The network keeps a call, the driver asks again on another connection and goes on; then the first one arrives.
+    If the batch had the same epoch (TV1), the late call would commit half of it, or take its record from the group."""
+    with FaultProxy(broker.address) as proxy:
+        pipeline = start(protocol=protocol, through=proxy)
+        pipeline.batch(0)
+        held = proxy.hold(kept, hang_up=True)
+        beat(pipeline.run, pipeline.name)
+        held.wait()
+        batch, producer = pipeline.attempts(1), pipeline.run.producer
+        batch.enter()
+        producer.write([OutputRecord(pipeline.topic, 0, None, b"of batch 1")], Sending())
+        if kept == "TxnOffsetCommit":
+            producer.send_offsets(pipeline.name, Record(Marker(1, 1, "query"), {pipeline.place: 10}).entries())
+        held.release().outcome()
+        assert read(broker.bootstrap_servers, [pipeline.topic], "read_committed") == []
+        if kept == "EndTxn":
+            producer.send_offsets(pipeline.name, Record(Marker(1, 1, "query"), {pipeline.place: 10}).entries())
+        producer.commit()
+        record = newest(producer.committed(pipeline.name, stable=producer.is_settled()))
+    assert record is not None
+    assert record.marker.batch_id == 1
 
 
 def test_a_heartbeat_leaves_a_group_alone_that_is_not_its_own_any_more(

@@ -63,9 +63,7 @@ def proxy(broker: BrokerProcess) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(autouse=True)
-def by_the_driver(
-    writers_write: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> pytest.LogCaptureFixture:
+def by_the_driver(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     monkeypatch.setattr(small_batches, "ROWS_MAX", ROWS_MAX)
     caplog.set_level(logging.DEBUG, "fencepost.spark")
     return caplog

@@ -17,7 +17,7 @@ from tests.spark.chaos.run import Result, chaos
 from tests.spark.sessions import QUICK_EXECUTORS
 from tests.spark.standalone import standalone_cluster
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("writers_write")]
 HOSTS = ("127.0.0.1", "127.0.0.2")
 SPECULATION = {
     "spark.speculation": "true",

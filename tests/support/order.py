@@ -29,6 +29,7 @@ SECONDS = {
     "tests/spark/test_sink_small.py": 110,
     "tests/spark/test_secure.py": 40,
     "tests/spark/test_sink_driver.py": 20,
+    "tests/spark/test_late_markers.py": 15,
     "tests/spark/test_source_reader.py": 15,
     "tests/durability/test_kill_nine.py": 90,
     "tests/exactly_once/test_loops.py": 80,

@@ -4,8 +4,8 @@ The table of verdicts is the whole policy: it sorts errors into retry, abort and
 There is one difference: INVALID_TXN_STATE as the answer to a TV2 commit means that the coordinator has ended the
 transaction itself (it timed out), and such a producer can go on.
 
-Has no state of the transaction: the identity is an argument. The calls raise only ProducerFenced, TransactionMustAbort,
-TransactionFailed and TransactionCallTimedOut.
+Keeps no state of the transaction, only whether a call of it may still arrive late: the identity is an argument. The
+calls raise only ProducerFenced, TransactionMustAbort, TransactionFailed and TransactionCallTimedOut.
 """
 
 import asyncio
@@ -154,6 +154,8 @@ class TransactionCalls:
         self._cluster = cluster
         self.transactional_id = transactional_id
         self.max_block_ms = max_block_ms
+        self.may_arrive_late = False
+        """A call had no answer, so it may still reach the coordinator, after what has followed it."""
 
     async def protocol(self) -> TransactionProtocol:
         """The newest protocol that the cluster has finalized, according to the newest connection."""
@@ -308,6 +310,7 @@ class TransactionCalls:
                 elif decision is not Verdict.RETRY:
                     raise error_for(decision, self.transactional_id, identity, error) from error
             except (BrokerUnreachable, RequestTimedOut) as error:
+                self.may_arrive_late = True
                 self._cluster.forget_coordinator(*coordinator)
                 failure = error
             except ClientClosed:

@@ -384,6 +384,7 @@ class AsyncTransactionalProducer(SendsRecords):
     def _take(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
         self._sender.become(identity, protocol)
         self._needs_new_epoch = False
+        self._calls.may_arrive_late = False
         if not self._sender.records.is_running:
             self._sender.records.run()
 
@@ -510,8 +511,10 @@ class AsyncTransactionalProducer(SendsRecords):
 
     def _completed(self, following: ProducerIdentity) -> None:
         is_tv1 = self.protocol is TransactionProtocol.TV1
-        # Under TV1 the epoch stays, so the sequences of other writers, or of failed batches, would be unknown.
-        if is_tv1 and self._sender.has_written and (self._is_handed_out or self._sender.lost_sequences):
+        # Under TV1 the epoch stays: the sequences of what others wrote, or of what failed, would be unknown, and what
+        # comes late of this transaction would be taken for a call of the next one (KAFKA-17754).
+        is_used_up = self._is_handed_out or self._sender.lost_sequences or self._calls.may_arrive_late
+        if is_tv1 and self._sender.has_written and is_used_up:
             self._needs_new_epoch = True
         self._failure = None
         self._sender.become(following, self.protocol)

@@ -68,11 +68,12 @@ _ONE_OF_TWO = "stop one of the two drivers; adopt= is not possible while both ru
 RULES: Mapping[Situation, Rule] = {
     Situation.NEW: Rule("begins with batch 0", "holds nothing", Step.WRITE),
     Situation.NEW_BUT_OLD: Rule(
-        "begins with batch 0, which was planned longer ago than the group's offsets are kept",
+        "begins with batch 0, and was planned longer ago than half the time that the group's offsets are kept, or as "
+        "far in the future",
         "holds nothing: the record may have expired",
         None,
-        "batch 0 was planned {planned_at}, longer ago than the cluster keeps offsets, and group {group!r} holds "
-        "nothing: whether it was written cannot be known",
+        "batch 0 was planned {planned_at}, group {group!r} holds nothing, and the cluster keeps offsets for "
+        "{retention}: the record of the batch may have expired, so whether it was written cannot be known",
         f"see whether its rows are there; if they are not, {_ADOPT}",
         may_adopt=True,
     ),
@@ -309,14 +310,13 @@ def _situation_of(view: View) -> Situation:
 
 
 def _first(view: View) -> Situation:
+    """Two hosts tell the two times. The record is older than `retention_ms` if it has expired, so with half of that as
+    the limit an expired one is seen for what it is as long as their clocks differ by less than the other half."""
     planned = view.planned(0)
-    is_old = (
-        planned is not None
-        and planned.planned_ms > 0
-        and view.retention_ms is not None
-        and planned.planned_ms + view.retention_ms < view.started_ms
-    )
-    return Situation.NEW_BUT_OLD if is_old else Situation.NEW
+    if planned is None or planned.planned_ms <= 0 or view.retention_ms is None:
+        return Situation.NEW
+    may_have_expired = abs(view.started_ms - planned.planned_ms) > view.retention_ms / 2
+    return Situation.NEW_BUT_OLD if may_have_expired else Situation.NEW
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -361,6 +361,7 @@ def _words(view: View, found: Situation) -> dict[str, object]:
         "before": view.batch_id - 1,
         "planned_positions": _offsets_in_words(checkpoint) or "its offsets are not Kafka's",
         "planned_at": moment(first.planned_ms if first is not None else 0),
+        "retention": _duration(view.retention_ms or 0),
         "made_again": " and ".join(f"topic {topic}" for topic in view.made_again),
         "held_term": view.held.marker.term if view.held is not None else 0,
     }
@@ -380,6 +381,14 @@ def _words(view: View, found: Situation) -> dict[str, object]:
 
 def moment(at_ms: int) -> str:
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("on %Y-%m-%d at %H:%M:%S UTC")
+
+
+def _duration(ms: int) -> str:
+    minutes = ms // 60_000
+    for unit, size in (("days", 24 * 60), ("hours", 60)):
+        if minutes >= 2 * size:
+            return f"{minutes / size:.3g} {unit}"
+    return f"{minutes} min"
 
 
 def written(marker: Marker) -> str:

@@ -89,19 +89,19 @@ def transaction_timeout_of(
 ) -> TransactionTimeout:
     """What the transactions of a query that was started here run with. Not under Connect."""
     wanted = transaction_timeout(spark, trigger_of(query._jsq.streamingQuery()), _given_timeout_ms(pipeline, options))
-    with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
-        return wanted.at_most(_broker_timeout_ms_max(admin))
+    return wanted.at_most(broker_timeout_ms_max(options))
 
 
 def _given_timeout_ms(pipeline: Declaration, options: StartOptions) -> int | None:
     return options.transaction_timeout_ms or pipeline.definition.transaction_timeout_ms
 
 
-def _broker_timeout_ms_max(admin: Admin) -> int | None:
-    """As far as the settings of a broker may be read."""
+def broker_timeout_ms_max(options: StartOptions) -> int | None:
+    """As far as a broker can be asked and its settings may be read."""
     try:
-        node_id = min(broker.node_id for broker in admin.describe_cluster().brokers)
-        entries = admin.describe_configs(ResourceType.BROKER, str(node_id), keys=(TIMEOUT_MAX,))
+        with Admin(options.bootstrap_servers, **_client_options(options)) as admin:
+            node_id = min(broker.node_id for broker in admin.describe_cluster().brokers)
+            entries = admin.describe_configs(ResourceType.BROKER, str(node_id), keys=(TIMEOUT_MAX,))
         return next((int(entry.value) for entry in entries if entry.value), None)
     except (ClientError, ValueError):
         return None

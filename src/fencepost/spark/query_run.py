@@ -70,6 +70,23 @@ def query_context(spark: Any, checkpoint: str | None = None) -> QueryContext:
             "this is not called from within foreachBatch of a streaming query",
             "for a batch job use write_exactly_once(df, name, run_id=...)",
         )
+    known = _contexts.get(query_id)
+    if known is not None and _is_active(known):
+        return known
+    made = _contexts[query_id] = _classic_context(spark, query_id)
+    return made
+
+
+def _is_active(context: QueryContext) -> bool:
+    """One query of an id runs at a time, so the run that is known is the one that asks."""
+    try:
+        return context.is_active()
+    except Exception:
+        return False  # It ran in a JVM that is gone.
+
+
+def _classic_context(spark: Any, query_id: str) -> QueryContext:
+    context = spark.sparkContext
     active = spark._jsparkSession.sharedState().activeStreamingQueries()
     execution = active.get(context._jvm.java.util.UUID.fromString(query_id))
     if "AsyncProgressTracking" in execution.getClass().getName():
@@ -193,6 +210,8 @@ class QueryRun:
             self.heartbeat.start()
 
 
+_contexts: dict[str, QueryContext] = {}
+"""By query id: what a run is asked once, in some thirty calls to the JVM."""
 _runs: dict[RunKey, QueryRun] = {}
 _lock = threading.Lock()
 
@@ -213,6 +232,7 @@ def close_runs(query_id: str | None = None) -> None:
     with _lock:
         for key in [key for key in _runs if query_id in (None, key[0])]:
             _close(_runs.pop(key))
+            _contexts.pop(key[0], None)
 
 
 def _close(run: QueryRun) -> None:

@@ -97,8 +97,6 @@ class Transaction:
         settings, spark = self._settings, self._df.sparkSession
         require_pyspark()
         require_arrow()
-        refuse_dynamic_allocation(spark)
-        ship(spark)
         context = query_context(spark, settings.checkpoint)
         run = run_of(context.key(settings.name), lambda: _run(spark, context, settings))
         batch = Batch(
@@ -188,6 +186,8 @@ def client_id(application_id: str, name: str, batch: str) -> str:
 
 
 def _run(spark: Any, context: QueryContext, settings: SinkSettings) -> QueryRun:
+    refuse_dynamic_allocation(spark)
+    ship(spark)
     producer = RunProducer(
         settings.bootstrap_servers,
         settings.name,

@@ -61,7 +61,7 @@ class Query:
         self._scene, self._path, self._options = scene, path, options
         servers = scene.target.bootstrap_servers
         self._settings = sink_settings(scene.group, servers, adopt=adopt)
-        producer = RunProducer(servers, scene.group, {})
+        producer = RunProducer(servers, scene.group, {}, protocol=scene.protocol())
         inputs = [Source(scene.source.bootstrap_servers, topics=frozenset({scene.purchases}))]
         self.run = QueryRun(producer, inputs=InputClusters(inputs, producer, scene.group))
 

@@ -23,6 +23,10 @@ def plan(*ends: int) -> Planned:
     return planned(HEAD + '{"purchases":{' + offsets + "}}")
 
 
+def plan_at(at_ms: int) -> Planned:
+    return dataclasses.replace(plan(10, 1), planned_ms=at_ms)
+
+
 def record(batch_id: int, *ends: int, query: str = QUERY, term: int = 3, at: int = 5_000, **facts: object) -> Record:
     made = plan(*ends)
     marker = Marker(term, batch_id, query, made.digest, "app-1 on host-a, process 7", at)
@@ -49,12 +53,12 @@ def view(stored: Record | None, batch_id: int = 5, checkpoint: dict[int, Planned
 CELLS = {
     # The group is empty.
     "both are new": (view(None, 0, {0: plan(10, 1)}), Situation.NEW),
-    "a first batch planned just now": (
-        view(None, 0, {0: plan(10, 1)}, started_ms=1_000 + DAY_MS, retention_ms=DAY_MS),
+    "a first batch planned not long ago": (
+        view(None, 0, {0: plan(10, 1)}, started_ms=1_000 + DAY_MS // 2, retention_ms=DAY_MS),
         Situation.NEW,
     ),
-    "a first batch planned before the group expired": (
-        view(None, 0, {0: plan(10, 1)}, started_ms=1_001 + DAY_MS, retention_ms=DAY_MS),
+    "a first batch whose record may have expired": (
+        view(None, 0, {0: plan(10, 1)}, started_ms=1_001 + DAY_MS // 2, retention_ms=DAY_MS),
         Situation.NEW_BUT_OLD,
     ),
     "the group expired or was deleted": (view(None), Situation.FORGOTTEN),
@@ -215,6 +219,28 @@ def test_every_situation_has_a_rule_and_a_cell():
     assert set(RULES) == set(Situation) == {expected for _, expected in CELLS.values()}
 
 
+HOURS = 3_600_000
+
+
+@pytest.mark.parametrize("ahead_hours", range(-12, 13, 3))
+def test_a_first_batch_whose_record_has_expired_is_never_written_again_whatever_two_clocks_say(ahead_hours) -> None:
+    """The clock of the host that planned it is ahead of the other's, or behind; offsets are kept for a day."""
+    planned_at = 100 * DAY_MS
+    for idle_hours in (24 + 1 / 60, 25, 36, 100):
+        now = planned_at + round((idle_hours - ahead_hours) * HOURS)
+        seen = view(None, 0, {0: plan_at(planned_at)}, started_ms=now, retention_ms=DAY_MS)
+        assert situation_of(seen) is Situation.NEW_BUT_OLD
+
+
+@pytest.mark.parametrize("ahead_hours", range(-11, 12, 2))
+def test_a_first_batch_that_was_cut_short_is_written_whatever_two_clocks_say(ahead_hours) -> None:
+    planned_at = 100 * DAY_MS
+    seen = view(
+        None, 0, {0: plan_at(planned_at)}, started_ms=planned_at + (1 - ahead_hours) * HOURS, retention_ms=DAY_MS
+    )
+    assert situation_of(seen) is Situation.NEW
+
+
 def test_a_run_that_holds_a_record_never_adopts():
     with pytest.raises(BatchRefused):
         decide(view(record(6, 60, 6), held=record(4, 40, 4)), adopt=CONTINUE)
@@ -237,7 +263,8 @@ def test_a_run_that_holds_a_record_never_adopts():
         ("made again", "topic purchases was deleted and created again since batch 4 was written"),
         ("made again", "set failOnDataLoss to false"),
         ("forked, not Kafka", "the group does not say at which"),
-        ("a first batch planned before the group expired", "on 1970-01-01 at 00:00:01 UTC"),
+        ("a first batch whose record may have expired", "planned on 1970-01-01 at 00:00:01 UTC"),
+        ("a first batch whose record may have expired", "keeps offsets for 24 hours"),
     ],
 )
 def test_what_a_person_reads(cell, said):

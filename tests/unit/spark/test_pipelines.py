@@ -16,7 +16,7 @@ from fencepost.spark.avro_types import UnsupportedAvroType, arrow_type, spark_ty
 from fencepost.spark.errors import FencepostSparkError
 from fencepost.spark.pipeline_progress import progress_of
 from fencepost.spark.pipeline_run import cause, spark_is_lost
-from fencepost.spark.pipeline_start import starting_offsets
+from fencepost.spark.pipeline_start import StartOptions, broker_timeout_ms_max, starting_offsets
 from fencepost.spark.pipelines import Output, Source, pipeline
 from fencepost.spark.schema_registry import SchemaRegistry, as_registry
 
@@ -251,3 +251,9 @@ def test_the_audit_counts_what_is_wrong() -> None:
     assert (bad.lost, bad.duplicated, bad.torn, bad.disagreeing) == (1, 1, 2, 1)
     assert not bad.is_exactly_once
     assert not judge("a", rows(("a", "1")), rows(("a", "1")), dead_letters=1).is_exactly_once
+
+
+def test_a_broker_that_is_away_when_a_query_has_just_started_does_not_end_it() -> None:
+    """Its maximum is wanted for people to read."""
+    options = StartOptions("127.0.0.1:1", "checkpoint", kafka={"kafka.retry.timeout.ms": "100"})
+    assert broker_timeout_ms_max(options) is None
