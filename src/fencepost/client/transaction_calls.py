@@ -157,6 +157,10 @@ class TransactionCalls:
         self.may_arrive_late = False
         """A call had no answer, so it may still reach the coordinator, after what has followed it."""
 
+    def forget_late_calls(self) -> None:
+        """There is a new epoch: what arrives late has the one before."""
+        self.may_arrive_late = False
+
     async def protocol(self) -> TransactionProtocol:
         """The newest protocol that the cluster has finalized, according to the newest connection."""
         connection = await self._cluster.any_connection()

@@ -384,7 +384,7 @@ class AsyncTransactionalProducer(SendsRecords):
     def _take(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
         self._sender.become(identity, protocol)
         self._needs_new_epoch = False
-        self._calls.may_arrive_late = False
+        self._calls.forget_late_calls()
         if not self._sender.records.is_running:
             self._sender.records.run()
 
