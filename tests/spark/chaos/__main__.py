@@ -1,7 +1,7 @@
 """The long run: every example on both brokers and both protocols under random kills, and restarts under faults of
 checkpoints, groups and drivers, on both brokers and across them; prints two tables.
 
-python -m tests.spark.chaos [--kills 10] [--restarts 16] [--without-spark 32] [--seed N] [--only NAME] [--histories DIR]
+python -m tests.spark.chaos [--kills 10] [--restarts 26] [--without-spark 32] [--seed N] [--only NAME] [--histories DIR]
 """
 
 import argparse
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     parser.add_argument("--only", default="", help="the cells whose names contain this")
     parser.add_argument("--histories", type=Path, metavar="DIR", help="keep the histories, for fencepost check-history")
-    parser.add_argument("--restarts", type=int, default=16, help="faults of each cell of restarts")
+    parser.add_argument("--restarts", type=int, default=26, help="faults of each cell of restarts")
     parser.add_argument("--without-spark", type=int, default=32, help="and of each that plays Spark's part")
     given = parser.parse_args()
     source = random.Random(given.seed)
