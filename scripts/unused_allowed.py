@@ -135,10 +135,5 @@ _.max_header_length
 _.max_payload_length
 _.max_signature_length
 
-# metadata: what the controller and the files of the metadata log need.
-_.BROKER_CONFIG
-_.METADATA_TOPIC
-_.METADATA_TOPIC_ID
+# metadata: what the controller needs.
 _.NO_LEADER
-_.in_transaction
-_.to_records

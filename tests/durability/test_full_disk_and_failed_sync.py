@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.metadata.log_files import METADATA_DIRECTORY
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.node import SimulatedNode
 from fencepost.wire.errors import ErrorCode
@@ -154,7 +155,7 @@ def test_a_directory_sync_that_fails_is_a_failed_sync_too(seed: int) -> None:
 
 def test_a_topic_whose_journal_entry_was_not_synced_is_refused_and_stays_unknown() -> None:
     machine, client = running()
-    machine.disk.fail_sync("cluster-metadata")
+    machine.disk.fail_sync(METADATA_DIRECTORY)
     assert client.create_topic("late") == STORAGE_ERROR
     assert "late" not in client.topics()
     # The journal cannot be trusted any more, so nothing that needs it may be promised.
@@ -404,7 +405,7 @@ def produce(client: RawClient, value: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("path", [".log", "cluster-metadata", "__consumer_offsets"])
+@pytest.mark.parametrize("path", [".log", METADATA_DIRECTORY, "__consumer_offsets"])
 def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_counts(seed: int, path: str) -> None:
     machine, client = running(seed=seed)
     assert client.produce(TOPIC, b"kept").error_code == 0
@@ -412,7 +413,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_co
     machine.disk.fail_sync(path)
     client.send(TOPIC, {0: client.batch(b"in the cache")})
     client.send_commit("shop", TOPIC, 0, 1)
-    if path == "cluster-metadata":
+    if path == METADATA_DIRECTORY:
         client.create_topic("late")
     machine.scheduler.run_for(1_000)
     assert machine.node.storage_failure is not None

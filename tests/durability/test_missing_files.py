@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.directory_repair import DirectoryRepair, Survey
 from fencepost.broker.events import DamageFound, SideFileDamaged
 from fencepost.cli.main import run
@@ -18,6 +17,7 @@ from fencepost.log.side_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
+from fencepost.metadata.log_files import METADATA_DIRECTORY
 from fencepost.shell.directory_lock import DirectoryLock
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, SimulatedNode
@@ -387,10 +387,9 @@ def test_only_the_partition_that_was_named_is_given_up() -> None:
     assert [each.name for each in dry_run(machine).damaged] == ["payments-0"]
 
 
-def test_without_its_journal_the_broker_does_not_start_until_another_is_written() -> None:
+def test_without_its_metadata_the_broker_does_not_start_until_another_is_written() -> None:
     machine, content = copy_of("stopped")
-    remove_path = f"{DATA_DIRECTORY}/{JOURNAL_NAME}"
-    machine.disk.remove(remove_path)
+    machine.disk.remove_tree(f"{DATA_DIRECTORY}/{METADATA_DIRECTORY}")
     machine.disk.sync_file_system(DATA_DIRECTORY)
     with pytest.raises(CorruptSideFile, match="fencepost repair"):
         machine.start()
@@ -483,7 +482,7 @@ def test_the_command_refuses_what_it_cannot_do_and_changes_nothing(
     real: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     data = real
-    (data / JOURNAL_NAME).rename(tmp_path / "kept")
+    (data / METADATA_DIRECTORY).rename(tmp_path / "kept")
     before = bytes_of(data)
     assert run(["repair", "--data", str(data)]) == 3
     assert "__transaction_state, 1 partition" in capsys.readouterr().out
@@ -498,5 +497,5 @@ def test_the_command_refuses_what_it_cannot_do_and_changes_nothing(
     assert "meta.properties" in capsys.readouterr().err
     (tmp_path / ".lock").unlink()
     assert bytes_of(data) == before
-    assert run(["repair", "--data", str(data), "--accept-loss", JOURNAL_NAME]) == 0
+    assert run(["repair", "--data", str(data), "--accept-loss", METADATA_DIRECTORY]) == 0
     assert "written again" in capsys.readouterr().out

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.directory_repair import DirectoryRepair
 from fencepost.broker.events import LogCut, SideFileDamaged
 from fencepost.coordinators.transactions.events import CoordinatorBehindPartitions
 from fencepost.log.side_files import RECOVERY_POINT_CHECKPOINT
+from fencepost.metadata.log_files import METADATA_DIRECTORY
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.node import DATA_DIRECTORY, SeededRandomness, SimulatedNode
 from fencepost.wire.batch import iterate_headers
@@ -19,7 +19,7 @@ from tests.durability.transactional import TransactionalClient, find_coordinator
 from tests.fuzz.directory import data_values_in, file_paths
 
 SETTINGS = {**SMALL, "transaction.state.log.num.partitions": "1"}
-JOURNAL = f"{DATA_DIRECTORY}/{JOURNAL_NAME}"
+METADATA = f"{DATA_DIRECTORY}/{METADATA_DIRECTORY}"
 STATE = f"{DATA_DIRECTORY}/__transaction_state-0"
 
 
@@ -30,12 +30,12 @@ def put_back(machine: SimulatedNode, earlier: SimulatedDisk, directory: str) -> 
         machine.disk.write_bytes(f"{directory}/{name}", earlier.read_bytes(f"{directory}/{name}"))
 
 
-def test_with_an_older_journal_no_producer_id_and_no_leader_epoch_comes_back() -> None:
+def test_with_older_metadata_no_producer_id_and_no_leader_epoch_comes_back() -> None:
     machine = SimulatedNode(SETTINGS, seed=1).start()
     client = Client(machine)
     assert client.create_topic("orders") == 0
     find_coordinators(client, ["group"], ["shop"])
-    older = machine.disk.read_bytes(JOURNAL)
+    older = copy.deepcopy(machine.disk)
     used: set[int] = set()
     for number in range(3):
         producer_id = client.producer_id()
@@ -51,10 +51,10 @@ def test_with_an_older_journal_no_producer_id_and_no_leader_epoch_comes_back() -
     epoch = machine.node.partition("orders", 0).leader_epoch
     assert client.produce("orders", b"3").error_code == 0
     machine.stop()
-    machine.disk.write_bytes(JOURNAL, older)
+    put_back(machine, older, METADATA)
 
     machine.start()
-    assert any(JOURNAL_NAME in e.reason for e in machine.node.events.recent if isinstance(e, SideFileDamaged))
+    assert any(METADATA_DIRECTORY in e.reason for e in machine.node.events.recent if isinstance(e, SideFileDamaged))
     assert machine.node.partition("orders", 0).leader_epoch > epoch
     machine.scheduler.run_for(1_000)
     client = Client(machine)

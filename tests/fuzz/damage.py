@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.events import HandlerFailed
 from fencepost.broker.node import Node
 from fencepost.broker.storage import WrongDirectory
 from fencepost.log.side_files import META_PROPERTIES, CorruptSideFile
+from fencepost.metadata.log_files import METADATA_DIRECTORY
+from fencepost.metadata.records import UnreadableMetadata
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.catalog import ApiKey
@@ -51,7 +52,7 @@ COORDINATOR_CODES = {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 }
 # Without these two a broker does not know who it is or what it has: it may refuse to start, and must say why.
-MAY_REFUSE = (META_PROPERTIES, JOURNAL_NAME)
+MAY_REFUSE = (META_PROPERTIES, METADATA_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,9 @@ class DamagedMachine:
         machine.watch = self._watch  # type: ignore[method-assign]
         try:
             machine.start()
-        except (CorruptSideFile, WrongDirectory) as error:
+        except (CorruptSideFile, WrongDirectory, UnreadableMetadata) as error:
             machine.crash()
-            if not self.damage.path.endswith(MAY_REFUSE) or not str(error):
+            if not any(name in self.damage.path for name in MAY_REFUSE) or not str(error):
                 raise
             raise Refused from error
         machine.scheduler.run_for(100)
@@ -161,15 +162,15 @@ class DamagedMachine:
     # What must still be said
 
     def _is_harmed(self, at: tuple[str, int]) -> bool:
-        return self.harmed == at or self.damage.path.endswith(JOURNAL_NAME)
+        return self.harmed == at or METADATA_DIRECTORY in self.damage.path
 
     def _check_topics(self, client: Client) -> None:
-        if not self.damage.path.endswith(JOURNAL_NAME):
+        if METADATA_DIRECTORY not in self.damage.path:
             assert client.topics().keys() >= {topic for topic, _ in PARTITIONS}
 
     def _check_partition(self, client: Client, at: tuple[str, int]) -> None:
         if at[0] not in self.machine.node.metadata.topics:
-            assert self.damage.path.endswith(JOURNAL_NAME)
+            assert METADATA_DIRECTORY in self.damage.path
             return
         for isolation_level in (0, READ_COMMITTED):
             self._check_reads(client, at, isolation_level)

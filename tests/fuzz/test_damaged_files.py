@@ -165,11 +165,11 @@ def test_a_damaged_line_of_the_cause_journal_is_left_out() -> None:
     assert counts[1] == counts[0] - 1
 
 
-def test_a_damaged_line_of_the_cluster_journal_is_told_with_its_number() -> None:
-    (path,) = paths("stopped", "cluster-metadata.jsonl")
+def test_a_damaged_batch_of_the_metadata_log_is_told_with_its_place() -> None:
+    (path,) = paths("stopped", "__cluster_metadata-0/", ".log")
     place = image("stopped").disk.read_bytes(path).index(b"payments")
     damaged = DamagedMachine(Damage("stopped", path, ((FLIP, place, 0),)))
-    with pytest.raises(CorruptSideFile, match=r"line \d+ is damaged"):
+    with pytest.raises(CorruptSideFile, match=r"the batch at byte \d+ is damaged"):
         damaged.machine.start()
     damaged.machine.crash()
 
@@ -188,4 +188,4 @@ def test_a_checkpoint_that_cannot_be_read_is_done_without(way: str, name: str) -
 def test_there_is_damage_to_every_kind_of_file(way: str) -> None:
     kinds = {file_kind(damage.path) for damage in systematic(way)}
     assert kinds >= {".log", ".index", ".timeindex", ".txnindex", ".txnindex.crc", ".snapshot", "internal .log"}
-    assert kinds >= {"cluster-metadata.jsonl", "cause-journal.jsonl", "leader-epoch-checkpoint", "partition.metadata"}
+    assert kinds >= {"internal quorum-state", "cause-journal.jsonl", "leader-epoch-checkpoint", "partition.metadata"}

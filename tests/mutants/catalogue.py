@@ -300,15 +300,15 @@ def _snapshot_without_open(good: Any) -> Any:
 # Administration
 
 
-def _only_in_memory(*operations: str) -> Any:
-    """Changes of these kinds count and are not journaled."""
+def _only_in_memory(*names: str) -> Any:
+    """Changes that consist of these records count and are not logged."""
 
     def broken(good: Any) -> Any:
-        def commit(self: Any, change: dict[str, Any]) -> None:
-            if change["op"] in operations:
-                self._apply(change)
+        def commit(self: Any, records: list[Any]) -> None:
+            if all(record.name in names for record in records):
+                self._apply(records)
             else:
-                good(self, change)
+                good(self, records)
 
         return commit
 
@@ -363,7 +363,7 @@ MUTANTS = [
     Mutant("snapshot-forgets-open", "open transactions are lost with a snapshot",
            [(_Producers, "load_snapshot", _snapshot_without_open)]),
     Mutant("reuse-producer-ids", "blocks of producer ids are not journaled",
-           [(ClusterMetadata, "_commit", _only_in_memory("producer_ids"))],
+           [(ClusterMetadata, "_commit", _only_in_memory("ProducerIdsRecord"))],
            directed.producer_ids_are_handed_out_once),
     Mutant("stable-offset-off-by-one", "the last stable offset is one too far",
            [(_Log, "last_stable_offset", _stable_one_too_far)]),
@@ -437,13 +437,14 @@ MUTANTS = [
     Mutant("recreated-keeps-recovery-point", "a topic inherits the recovery point of the last one of its name",
            [(Storage, "forget", nothing)]),
     Mutant("deletions-not-journaled", "a deleted topic is back after a restart",
-           [(ClusterMetadata, "_commit", _only_in_memory("delete_topic"))]),
+           [(ClusterMetadata, "_commit", _only_in_memory("RemoveTopicRecord"))]),
     Mutant("widening-not-journaled", "new partitions are gone after a restart",
-           [(ClusterMetadata, "_commit", _only_in_memory("set_partitions"))]),
+           [(ClusterMetadata, "_commit", _only_in_memory("PartitionRecord"))]),
     Mutant("settings-not-journaled", "changed settings are gone after a restart",
-           [(ClusterMetadata, "_commit", _only_in_memory("set_config"))]),
+           [(ClusterMetadata, "_commit", _only_in_memory("ConfigRecord"))]),
     Mutant("rules-not-journaled", "access rules are gone after a restart",
-           [(ClusterMetadata, "_commit", _only_in_memory("add_acls", "remove_acls"))]),
+           [(ClusterMetadata, "_commit",
+             _only_in_memory("AccessControlEntryRecord", "RemoveAccessControlEntryRecord"))]),
     Mutant("rules-not-asked", "new access rules change nothing", [(Authorizer, "add", nothing)]),
     Mutant("settings-not-applied", "a log goes by its old settings until a restart",
            [(Node, "_apply_topic_config", nothing)]),

@@ -4,12 +4,11 @@ import random
 
 import pytest
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME
 from fencepost.broker.events import HandlerFailed
 from fencepost.broker.security.principal import Principal
 from fencepost.ports import Buffer
 from fencepost.simulation.disk import PowerCut
-from fencepost.simulation.node import DATA_DIRECTORY, LISTENER, SimulatedNode
+from fencepost.simulation.node import LISTENER, SimulatedNode
 from fencepost.wire.acls import (
     AclBinding,
     AclOperation,
@@ -90,7 +89,7 @@ def state(machine: SimulatedNode) -> tuple[object, ...]:
     ends = [
         (each.topic, each.index, each.log.log_start_offset, each.log.log_end_offset) for each in node.all_partitions()
     ]
-    return machine.disk.read_bytes(f"{DATA_DIRECTORY}/{JOURNAL_NAME}"), ends, node.config
+    return node.metadata.features_epoch, ends, node.config
 
 
 def test_who_has_no_rights_changes_nothing_and_learns_nothing() -> None:

@@ -1,6 +1,6 @@
 """What a stopped data directory has lost, and the way back to one that a broker can serve.
 
-Looks at the directory with the eyes of the next start: the same checkpoints, the same journal of topics, the same
+Looks at the directory with the eyes of the next start: the same checkpoints, the same metadata log, the same
 opening of each log, on a disk that only pretends to be written (`log.dry_run`). Nothing is given up unasked.
 
 A transaction coordinator that lost part of its log forgets all ids whose newest record may have been lost: the next
@@ -10,15 +10,17 @@ open stays open, and is listed.
 
 import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from fencepost.broker.cluster_metadata import (
-    JOURNAL_NAME,
     PRODUCER_IDS_SKIPPED,
     ClusterMetadata,
     Topic,
-    rebuilt_journal,
+    block_above,
+    default_features,
 )
+from fencepost.broker.earlier_metadata import EarlierTopic
 from fencepost.broker.internal_topics import internal_topic_settings
 from fencepost.broker.storage import Storage
 from fencepost.config import BrokerConfig, TopicConfig
@@ -39,15 +41,19 @@ from fencepost.log.side_files import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCH_CHECKPOINT,
     CorruptSideFile,
+    decode_uuid,
     parse_partition_directory_name,
     partition_directory_name,
     read_meta_properties,
     read_partition_metadata,
     take_clean_shutdown,
 )
+from fencepost.metadata.log_files import METADATA_DIRECTORY, MetadataLog
+from fencepost.metadata.records import MetadataRecord
 from fencepost.ports import Disk, Randomness
 from fencepost.wire.batch import verify_crc
 from fencepost.wire.errors import KafkaError, MalformedMessage
+from fencepost.wire.messages import ProducerIdsRecord
 from fencepost.wire.records import read_records
 
 KEEP_EVERYTHING = {"retention.ms": "-1"}
@@ -90,14 +96,18 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMetadata:
-    """What can be told of a cluster without its journal."""
+    """What can be told of a cluster without its metadata log."""
 
-    topics: tuple[Topic, ...]
-    incarnation: int
+    topics: tuple[EarlierTopic, ...]
+    """With the largest leader epoch that is in any log: the next start takes one above."""
     next_producer_id: int
 
-    def encode(self) -> bytes:
-        return rebuilt_journal(self.topics, self.incarnation, self.next_producer_id)
+    def records(self, node_id: int, directory_id: bytes) -> Iterator[MetadataRecord]:
+        yield from default_features()
+        for topic in self.topics:
+            yield from topic.records(node_id, directory_id)
+        following = block_above(self.next_producer_id - 1)
+        yield MetadataRecord(ProducerIdsRecord(broker_id=-1, next_producer_id=following))
 
 
 @dataclass(slots=True)
@@ -105,7 +115,7 @@ class Survey:
     partitions: int = 0
     damaged: list[DamagedPartition] = field(default_factory=list)
     metadata: RebuiltMetadata | None = None
-    """There is no journal, and this would be the new one."""
+    """There is no metadata log, and this would be in the new one."""
     hanging: list[HangingTransaction] = field(default_factory=list)
     """What nobody would end, with every loss accepted."""
 
@@ -170,10 +180,14 @@ class DirectoryRepair:
         )
 
     def accept_metadata(self) -> RebuiltMetadata:
-        """Write a journal in place of the missing one."""
+        """Write a metadata log in place of the missing one."""
         _, _, rebuilt = self._look()
         assert rebuilt is not None
-        self._disk.write_atomically(f"{self._directory}/{JOURNAL_NAME}", rebuilt.encode())
+        properties = read_meta_properties(self._disk, self._directory)
+        assert properties is not None
+        records = rebuilt.records(properties.node_id, decode_uuid(properties.directory_id))
+        log, token = MetadataLog(self._disk, self._directory), self._randomness.random_bytes(16)
+        log.create(properties.node_id, properties.directory_id, self._now_ms, records, token)
         return rebuilt
 
     # Looking
@@ -185,12 +199,13 @@ class DirectoryRepair:
             raise NotADataDirectory(f"{self._directory} has no meta.properties: it is no data directory of a broker")
         tried = DryRunDisk(self._disk, self._directory)
         storage = Storage(tried, self._directory, LogLimits())
-        storage.start(properties.node_id, self._randomness)
-        metadata = ClusterMetadata(tried, self._directory, self._randomness, _refusal)
+        metadata = ClusterMetadata(tried, self._directory, self._randomness, _refusal, lambda: self._now_ms)
+        metadata.examine(properties.node_id, properties.directory_id)
+        properties = storage.start(properties.node_id, self._randomness, metadata.broker_epoch)
         if not metadata.exists() and storage.has_logs():
             rebuilt = self._rebuild(storage)
-            return storage, list(rebuilt.topics), rebuilt
-        metadata.load()
+            return storage, [Topic(each.name, each.topic_id, each.partition_count) for each in rebuilt.topics], rebuilt
+        metadata.load(properties)
         storage.set_strays_aside(metadata.topics)
         return storage, list(metadata.topics.values()), None
 
@@ -245,13 +260,14 @@ class DirectoryRepair:
         undecided = len(log.producers.transactions)
         return DamagedPartition(topic.name, index, tuple(losses), "", undecided, forgotten), log
 
-    # A journal from nothing
+    # Metadata from nothing
 
     def _rebuild(self, storage: Storage) -> RebuiltMetadata:
         counts: dict[str, int] = {}
         ids: dict[str, Counter[bytes]] = {}
         epoch, producer_id = 0, -1
-        partitions = [parse_partition_directory_name(name) for name in self._disk.list(self._directory)]
+        names = [name for name in self._disk.list(self._directory) if name != METADATA_DIRECTORY]
+        partitions = map(parse_partition_directory_name, names)
         present = [each for each in partitions if each is not None]
         for name, index in (*present, *storage.known_partitions()):
             counts[name] = max(counts.get(name, 0), index + 1)
@@ -263,16 +279,14 @@ class DirectoryRepair:
                     ids.setdefault(name, Counter())[topic_id] += 1
             epoch = max(epoch, self._largest_epoch(path))
             producer_id = max(producer_id, self._largest_producer_id(path, name))
-        created_in = 1
         topics = []
         for name, count in sorted(counts.items()):
             found = ids.get(name)
             topic_id = found.most_common(1)[0][0] if found else self._randomness.random_bytes(16)
             is_internal = name in INTERNAL_TOPICS
             overrides = internal_topic_settings(name, BrokerConfig())[1] if is_internal else dict(KEEP_EVERYTHING)
-            topics.append(Topic(name, topic_id, count, created_in, is_internal, overrides))
-        # The next start counts one further: its leader epochs are above all that were ever used.
-        return RebuiltMetadata(tuple(topics), created_in + epoch, producer_id + 1 + PRODUCER_IDS_SKIPPED)
+            topics.append(EarlierTopic(name, topic_id, count, epoch, overrides))
+        return RebuiltMetadata(tuple(topics), producer_id + 1 + PRODUCER_IDS_SKIPPED)
 
     def _largest_epoch(self, path: str) -> int:
         epoch = 0

@@ -40,7 +40,7 @@ from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
-from fencepost.broker.storage import Storage
+from fencepost.broker.storage import Storage, wrong_directory
 from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
 from fencepost.config import (
@@ -55,7 +55,7 @@ from fencepost.config import (
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
-from fencepost.log.side_files import CorruptSideFile
+from fencepost.log.side_files import CorruptSideFile, read_meta_properties
 from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler, Workers
 from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
@@ -93,7 +93,9 @@ class Node:
         self.config: BrokerConfig = broker_config(self.start_settings)
         check_served(broker_settings(), self.start_settings)
         self.events = EventFeed()
-        self.metadata = ClusterMetadata(ports.disk, data_directory, ports.randomness, self.disk_refusal)
+        self.metadata = ClusterMetadata(
+            ports.disk, data_directory, ports.randomness, self.disk_refusal, ports.clock.wall_ms
+        )
         limits = LogLimits(
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             transaction_verification_enabled=self.config.transaction_partition_verification_enable,
@@ -168,17 +170,18 @@ class Node:
         )
 
     def _open_storage(self) -> None:
-        properties = self.storage.start(self.config.node_id, self.randomness)
+        self._examine_metadata()
+        properties = self.storage.start(self.config.node_id, self.randomness, self.metadata.broker_epoch)
         self.cluster_id = properties.cluster_id
         for complaint in self.storage.complaints:
             self.events.emit(SideFileDamaged(complaint))
         if not self.storage.is_new and not self.metadata.exists() and self.storage.has_logs():
             raise CorruptSideFile(
                 self.metadata.path,
-                "the file is missing, but there are logs of topics that it should name. Put it back from a backup, or "
+                "it is missing, but there are logs of topics that it should name. Put it back from a backup, or "
                 f"run `fencepost repair --data {self.data_directory}` to see what can be done without it",
             )
-        self.metadata.load(rewrite=self.storage.is_suspect)
+        self.metadata.load(properties, rewrite=self.storage.is_suspect)
         self._apply_broker_overrides()
         if self.authorizer is not None:
             self.authorizer.add(self.metadata.acls)
@@ -191,11 +194,22 @@ class Node:
             self._register_opened(topic, logs)
         self.storage.trust_again()
 
+    def _examine_metadata(self) -> None:
+        """What cannot be served is refused here, before anything is written."""
+        properties = read_meta_properties(self.disk, self.data_directory)
+        if properties is not None and properties.node_id != self.config.node_id:
+            raise wrong_directory(self.data_directory, properties.node_id, self.config.node_id)
+        self.metadata.examine(self.config.node_id, "" if properties is None else properties.directory_id)
+        self._apply_broker_overrides()
+        for overrides in {tuple(topic.overrides.items()) for topic in self.metadata.topics.values()}:
+            topic_config(dict(overrides), self.config)
+
     def stop(self) -> None:
         """Close every log so that the next start needs no recovery; on a full disk it does, and nothing is lost."""
         self.quiesce()
         try:
-            self.storage.close(self.logs())
+            self.metadata.stop()
+            self.storage.close(self.logs(), self.metadata.broker_epoch)
         except OSError as error:
             self.events.emit(StorageFailed(self.data_directory, str(error)))
         self.metadata.close()
@@ -474,18 +488,15 @@ class Node:
         return self.group_commit if is_group else self.page_cache
 
     def _check_leader_epochs(self, opened: list[tuple[Topic, list[PartitionLog]]]) -> None:
-        """Leader epochs count the starts. Logs that have seen more starts than the journal are newer than it."""
-        behind = max(
-            (
-                starts
-                for topic, logs in opened
-                for log in logs
-                if (starts := log.epochs.latest - self.metadata.leader_epoch(topic) + 1) <= STARTS_BELIEVED_MAX
-            ),
-            default=0,
-        )
-        if behind > 0:
-            self.metadata.skip_leader_epochs(behind)
+        """Every start has leader epochs of its own. Logs with one that the metadata does not know are newer."""
+        behind = {}
+        for topic, logs in opened:
+            for log in logs:
+                known = self.metadata.leader_epoch(topic, log.partition)
+                if known <= log.epochs.latest < known + STARTS_BELIEVED_MAX:
+                    behind[topic.topic_id, log.partition] = log.epochs.latest + 1
+        if behind:
+            self.metadata.raise_leader_epochs(behind)
             self.events.emit(
                 SideFileDamaged(
                     f"{self.metadata.path} is older than the logs, perhaps from a backup: topics, settings, ACLs and "
@@ -550,13 +561,15 @@ class Node:
                 self.events.emit(StorageFailed(str(log.directory), str(error)))
 
     def _register(self, topic: Topic, logs: list[PartitionLog]) -> None:
-        leader_epoch = self.metadata.leader_epoch(topic)
         durability = self._durability_for(topic_config(topic.overrides, self.config))
         partitions = self.partitions.setdefault(topic.name, [])
         for log in logs:
             log.on_failure = self._log_failed
             log.on_roll = self.housekeeping.segment_rolled
-        partitions += [Partition(topic.name, log.partition, log, leader_epoch, durability) for log in logs]
+        partitions += [
+            Partition(topic.name, log.partition, log, self.metadata.leader_epoch(topic, log.partition), durability)
+            for log in logs
+        ]
         self._partitions_by_id[topic.topic_id] = partitions
         self.partition_total += len(logs)
 

@@ -20,6 +20,7 @@ from fencepost.log.side_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    UNKNOWN_BROKER_EPOCH,
     CorruptSideFile,
     MetaProperties,
     encode_uuid,
@@ -34,6 +35,7 @@ from fencepost.log.side_files import (
     write_meta_properties,
     write_offset_checkpoint,
 )
+from fencepost.metadata.log_files import METADATA_DIRECTORY
 from fencepost.ports import Disk, Randomness
 from fencepost.topic_partition import TopicPartition
 
@@ -58,6 +60,12 @@ _FILE_OF_A_LOG = re.compile(
 
 class WrongDirectory(Exception):
     """A data directory that belongs to another broker."""
+
+
+def wrong_directory(directory: str, owner: int, node_id: int) -> WrongDirectory:
+    return WrongDirectory(
+        f"{directory} belongs to node.id={owner}, not {node_id}: set node.id or use another directory"
+    )
 
 
 def make_directory_durably(disk: Disk, path: str) -> None:
@@ -92,8 +100,8 @@ class Storage:
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         """Each checkpoint as the disk has it, by its name."""
 
-    def start(self, node_id: int, randomness: Randomness) -> MetaProperties:
-        """Claim the directory and read its checkpoints."""
+    def start(self, node_id: int, randomness: Randomness, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> MetaProperties:
+        """Claim the directory and read its checkpoints. `broker_epoch`: in which a broker of ours ran last."""
         make_directory_durably(self.disk, self.directory)
         properties = read_meta_properties(self.disk, self.directory)
         self.is_new = properties is None and not set(self.disk.list(self.directory)) - {LOCK_NAME}
@@ -107,12 +115,13 @@ class Storage:
                     write_offset_checkpoint(self.disk, self.directory, name, {})
             write_meta_properties(self.disk, self.directory, properties)
         elif properties.node_id != node_id:
-            raise WrongDirectory(
-                f"{self.directory} belongs to node.id={properties.node_id}, not {node_id}: set node.id "
-                "or use another directory"
-            )
+            raise wrong_directory(self.directory, properties.node_id, node_id)
+        elif not properties.directory_id:
+            directory_id = encode_uuid(randomness.random_bytes(16))
+            properties = MetaProperties(properties.cluster_id, node_id, directory_id)
+            write_meta_properties(self.disk, self.directory, properties)
         self.is_suspect = self.disk.exists(f"{self.directory}/{FAILURE_MARK}")
-        was_stopped = was_stopped_by_us(self.disk, self.directory)
+        was_stopped = was_stopped_by_us(self.disk, self.directory, broker_epoch)
         self.was_clean = take_clean_shutdown(self.disk, self.directory) and not self.is_suspect
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT, _LOST_WITH_RECOVERY_POINTS)
         self._knows_recovery_points = recovery_points is not None
@@ -149,7 +158,7 @@ class Storage:
     def has_logs(self) -> bool:
         """Whether any partition's directory has records in it."""
         for name in self.disk.list(self.directory):
-            if parse_partition_directory_name(name) is not None:
+            if parse_partition_directory_name(name) is not None and name != METADATA_DIRECTORY:
                 path = f"{self.directory}/{name}"
                 try:
                     files = self.disk.list(path)
@@ -186,7 +195,7 @@ class Storage:
                     reports.append(f"{path} is left of a deleted topic and cannot be removed: {error}")
                 continue
             parsed = parse_partition_directory_name(name)
-            if parsed is None:
+            if parsed is None or name == METADATA_DIRECTORY:
                 continue
             topic = topics.get(parsed[0])
             if topic is None or parsed[1] >= topic.partition_count or self._is_of_another_topic(path, topic):
@@ -343,7 +352,7 @@ class Storage:
         ):
             self._write_checkpoint(name, offsets)
 
-    def close(self, logs: Iterable[PartitionLog]) -> None:
+    def close(self, logs: Iterable[PartitionLog], broker_epoch: int) -> None:
         """Leave nothing to recover."""
         logs = list(logs)
         # A sync whose result is not known may have failed.
@@ -359,4 +368,4 @@ class Storage:
             log.written_out()
         self.write_checkpoints(logs)
         if len(settled) == len(logs) and all(log.is_usable and not log.epochs.dirty for log in logs):
-            write_clean_shutdown(self.disk, self.directory)
+            write_clean_shutdown(self.disk, self.directory, broker_epoch)

@@ -17,6 +17,7 @@ from fencepost.cli import (
     explain,
     exporter,
     groups,
+    kafka_config,
     lag,
     produce,
     repair,
@@ -45,8 +46,8 @@ Examples:
   fencepost connect examples/file_tail.py                copy the lines of a file to Kafka, exactly once
   fencepost demo                                         watch clients, transactions and crashes
 
-Every command but serve, repair and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or the variable
-FENCEPOST_BOOTSTRAP_SERVER. See `fencepost COMMAND --help`.
+Every command but serve, repair, kafka-config and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or
+the variable FENCEPOST_BOOTSTRAP_SERVER. See `fencepost COMMAND --help`.
 """
 
 ORDER = (
@@ -62,6 +63,7 @@ ORDER = (
     "lag",
     "dump",
     "repair",
+    "kafka-config",
     "tap",
     "exporter",
     "ui",
@@ -129,6 +131,7 @@ app.command("run", epilog=run.EPILOG)(run.run)
 app.add_typer(connect.app, name="connect")
 app.command("dump", epilog=dump.EPILOG)(dump.dump)
 app.command("repair", epilog=repair.EPILOG)(repair.repair)
+app.command("kafka-config", epilog=kafka_config.EPILOG)(kafka_config.kafka_config)
 app.add_typer(tap.app, name="tap")
 app.command("exporter", epilog=exporter.EPILOG)(exporter.exporter)
 app.command("ui", epilog=ui.EPILOG)(ui.ui)

@@ -30,7 +30,7 @@ EPILOG = """\
 Examples:
   fencepost repair --data ./data                               show what is lost; changes nothing
   fencepost repair --data ./data --accept-loss purchases-0     continue without what that partition has lost
-  fencepost repair --data ./data --accept-loss cluster-metadata.jsonl
+  fencepost repair --data ./data --accept-loss __cluster_metadata-0
 
 A partition whose files are missing, or whose synced bytes have changed, is not served: every request for it fails
 with KAFKA_STORAGE_ERROR. Restore the files from a backup if you have one. If not, --accept-loss repairs the log without
@@ -40,7 +40,7 @@ in the partition's directory, as *.damaged.
 The broker must be stopped. Exit status 3: there are losses that were not accepted.
 """
 
-_METADATA = "cluster-metadata.jsonl"
+_METADATA = "__cluster_metadata-0"
 _LOST_WITH_METADATA = "settings of topics and brokers, ACLs, SCRAM users, empty topics without a directory"
 _CONSEQUENCES = {
     CONSUMER_OFFSETS: "groups of this partition may return to older offsets, or have none",
@@ -64,9 +64,11 @@ def repair(
     as_json: Json = False,
 ) -> None:
     """Show what a data directory has lost, and continue without it on request."""
+    from fencepost.broker.cluster_metadata import ForeignMetadata
     from fencepost.broker.directory_repair import NotADataDirectory
     from fencepost.log.repair import CannotRepair
     from fencepost.log.side_files import CorruptSideFile
+    from fencepost.metadata.records import UnreadableMetadata
     from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
 
     if not data.is_dir():
@@ -82,7 +84,7 @@ def repair(
         status = _repair(data, accept_loss or [], as_json)
     except (NotADataDirectory, CannotRepair) as error:
         raise CommandFailed(str(error)) from None
-    except CorruptSideFile as error:
+    except (CorruptSideFile, UnreadableMetadata, ForeignMetadata) as error:
         raise CommandFailed(str(error), "restore the file from a backup") from None
     except OSError as error:
         raise CommandFailed(f"cannot use {error.filename or data}: {error.strerror}") from None

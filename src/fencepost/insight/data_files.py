@@ -16,6 +16,7 @@ from fencepost.insight.causes import JOURNAL_NAME
 from fencepost.insight.internal_records import decode_record, is_decodable
 from fencepost.insight.message_json import to_json
 from fencepost.insight.segment_file import SegmentFile, StoredBatch
+from fencepost.internal_topic_names import CLUSTER_METADATA
 from fencepost.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from fencepost.log.leader_epochs import CorruptEpochCheckpoint, LeaderEpochs
 from fencepost.log.open_transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
@@ -35,11 +36,13 @@ from fencepost.log.side_files import (
     encode_uuid,
     parse_partition_directory_name,
 )
+from fencepost.metadata.records import UnreadableMetadata
+from fencepost.metadata.records import decode_record as decode_metadata
 from fencepost.wire.batch import NO_SEQUENCE, SEQUENCE_MAX, ControlType
 from fencepost.wire.codec import decode
 from fencepost.wire.compression import Codec
 from fencepost.wire.errors import MalformedMessage
-from fencepost.wire.messages import LeaderChangeMessage
+from fencepost.wire.messages import message_class, snake_case
 from fencepost.wire.records import Record
 
 Row = dict[str, Any]
@@ -57,6 +60,16 @@ _OFFSET_CHECKPOINTS = (
 )
 # The output of Java for an OptionalLong.
 _OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})
+# Of the metadata log: what the tool calls a control record, and its schema.
+_QUORUM_RECORDS = {
+    int(ControlType.LEADER_CHANGE): ("LeaderChange", "LeaderChangeMessage"),
+    int(ControlType.SNAPSHOT_HEADER): ("SnapshotHeader", "SnapshotHeaderRecord"),
+    int(ControlType.SNAPSHOT_FOOTER): ("SnapshotFooter", "SnapshotFooterRecord"),
+    int(ControlType.KRAFT_VERSION): ("KRaftVersion", "KRaftVersionRecord"),
+    int(ControlType.KRAFT_VOTERS): ("KRaftVoters", "VotersRecord"),
+}
+# The tool sets no colon behind these.
+_WITHOUT_COLON = frozenset({"SnapshotHeader", "SnapshotFooter", "KRaftVersion", "KRaftVoters"})
 _NOT_PRINTED = frozenset({"records", "decoded"})
 
 
@@ -100,6 +113,7 @@ _BY_NAME = {
     CLEAN_SHUTDOWN: FileKind.JSON_LINES,
     JOURNAL_NAME: FileKind.JSON_LINES,
     "cluster-metadata.jsonl": FileKind.JSON_LINES,
+    "cluster-metadata.jsonl.converted": FileKind.JSON_LINES,
     "quorum-state": FileKind.JSON_LINES,
 }
 _ORDER = list(FileKind)
@@ -266,6 +280,8 @@ def record_row(batch: StoredBatch, record: Record, topic: str, contents: Content
     }
     if header.is_control:
         row.update(_control_fields(batch, record))
+    elif contents.payloads and topic == CLUSTER_METADATA:
+        row.update(_metadata_fields(record))
     elif contents.payloads and is_decodable(topic):
         decoded = decode_record(topic, record)
         row["key"] = decoded.key_text
@@ -280,6 +296,19 @@ def record_row(batch: StoredBatch, record: Record, topic: str, contents: Content
     return row
 
 
+def _metadata_fields(record: Record) -> Row:
+    try:
+        decoded = decode_metadata(record.value or b"")
+    except UnreadableMetadata as error:
+        return {"payload": f"Error at {record.offset}, skipping. {error}"}
+    kind, data = snake_case(decoded.name).upper(), to_json(decoded.message, decoded.version)
+    document = {"type": kind, "version": decoded.version, "data": data}
+    return {
+        "payload": json.dumps(document, separators=(",", ":"), ensure_ascii=False),
+        "decoded": {"type": kind, "key": None, "value": data},
+    }
+
+
 def _control_fields(batch: StoredBatch, record: Record) -> Row:
     marker = batch.marker()
     if marker is not None:
@@ -288,9 +317,10 @@ def _control_fields(batch: StoredBatch, record: Record) -> Row:
             "coordinatorEpoch": marker.coordinator_epoch,
         }
     kind = _CONTROL_TYPE.unpack_from(record.key or b"\0\0\xff\xff")[1]
-    if kind == ControlType.LEADER_CHANGE and record.value is not None:
+    if kind in _QUORUM_RECORDS and record.value is not None:
+        title, schema = _QUORUM_RECORDS[kind]
         (version,) = struct.unpack_from(">h", record.value)
-        return {"LeaderChange": to_json(decode(LeaderChangeMessage, version, record.value), version)}
+        return {title: to_json(decode(message_class(schema), version, record.value), version)}
     name = ControlType(kind).name if kind in set(ControlType) else "UNKNOWN"
     return {"controlType": f"{name}({kind})"}
 
@@ -479,7 +509,11 @@ def lines(row: Row) -> Iterator[str]:
 
 
 def _line(row: Row) -> str:
-    return " ".join(f"{name}: {_text(name, value)}" for name, value in row.items() if name not in _NOT_PRINTED)
+    return " ".join(
+        f"{name}{'' if name in _WITHOUT_COLON else ':'} {_text(name, value)}"
+        for name, value in row.items()
+        if name not in _NOT_PRINTED
+    )
 
 
 def _text(name: str, value: Any) -> str:

@@ -79,16 +79,16 @@ def write_meta_properties(disk: Disk, directory: str, properties: MetaProperties
     disk.write_atomically(os.path.join(directory, META_PROPERTIES), ("\n".join(lines) + "\n").encode())
 
 
-def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN), content.encode())
 
 
-def was_stopped_by_us(disk: Disk, directory: str) -> bool:
-    """Whether the marker of a clean stop was written by Fencepost. Apache Kafka writes a broker epoch there."""
+def was_stopped_by_us(disk: Disk, directory: str, broker_epoch: int) -> bool:
+    """Whether Fencepost wrote the marker of a clean stop: it has the epoch of our run. Earlier versions had none."""
     try:
         content = json.loads(disk.read_bytes(os.path.join(directory, CLEAN_SHUTDOWN)))
-        return bool(content["brokerEpoch"] == UNKNOWN_BROKER_EPOCH)
+        return bool(content["brokerEpoch"] in (UNKNOWN_BROKER_EPOCH, broker_epoch))
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return False
 

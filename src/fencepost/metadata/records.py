@@ -12,7 +12,6 @@ from fencepost.wire.codec import decode, encode
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import message_class, schema_of
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 FRAME_VERSION = 1
 _HEAD_BYTES_MAX = 15

@@ -17,11 +17,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fencepost.broker import cause_journal, cluster_metadata
+from fencepost.broker import cause_journal, cluster_metadata, earlier_metadata
+from fencepost.metadata.log_files import METADATA_DIRECTORY
 from fencepost.ports import NO_DESCRIPTORS, Buffer
 
 _TEMPORARY_SUFFIX = ".tmp"
-PRIVATE_FILES = frozenset({cluster_metadata.JOURNAL_NAME, cause_journal.JOURNAL_NAME})
+PRIVATE_FILES = frozenset({
+    cluster_metadata.DECOY_SECRET_NAME, earlier_metadata.JOURNAL_NAME, earlier_metadata.JOURNAL_BACKUP_NAME,
+    cause_journal.JOURNAL_NAME,
+})  # fmt: skip
 """They contain password verifiers, and which client did what from where."""
 PRIVATE_MODE = 0o600
 _VECTOR_MAX = 1024
@@ -38,12 +42,19 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS 
 
 def _mode_of(path: str) -> int:
     """The mode of a new file; the umask of the process may restrict it further."""
-    return PRIVATE_MODE if os.path.basename(path).removesuffix(_TEMPORARY_SUFFIX) in PRIVATE_FILES else 0o644
+    directory, name = os.path.split(path)
+    is_private = name.removesuffix(_TEMPORARY_SUFFIX) in PRIVATE_FILES
+    # Verifiers of passwords are in the metadata, too.
+    return PRIVATE_MODE if is_private or os.path.basename(directory).startswith(METADATA_DIRECTORY) else 0o644
 
 
 def make_private(directory: str) -> None:
     """Restricts files that an earlier version created readable for everybody."""
-    for name in PRIVATE_FILES:
+    metadata = os.path.join(directory, METADATA_DIRECTORY)
+    names = [
+        os.path.join(METADATA_DIRECTORY, name) for name in (os.listdir(metadata) if os.path.isdir(metadata) else ())
+    ]
+    for name in (*PRIVATE_FILES, *names):
         for path in (os.path.join(directory, name), os.path.join(directory, name + _TEMPORARY_SUFFIX)):
             # The file has another owner.
             with contextlib.suppress(FileNotFoundError, PermissionError):

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.broker.cluster_metadata import ForeignMetadata
 from fencepost.broker.node import Node, Ports
 from fencepost.broker.storage import WrongDirectory, make_directory_durably
 from fencepost.config import broker_config
 from fencepost.log.side_files import CorruptSideFile
+from fencepost.metadata.records import UnreadableMetadata
 from fencepost.settings import InvalidSetting
 from fencepost.shell.descriptors import TooFewDescriptors, raise_limit, share_out
 from fencepost.shell.directory_lock import DirectoryInUse, DirectoryLock
@@ -120,7 +122,7 @@ class RunningBroker:
             raise CannotStart(str(error)) from None
         try:
             self.node.start()
-        except (WrongDirectory, CorruptSideFile) as error:
+        except (WrongDirectory, CorruptSideFile, UnreadableMetadata, ForeignMetadata, InvalidSetting) as error:
             raise CannotStart(str(error)) from None
         except OSError as error:
             raise CannotStart(f"cannot use the data directory {self._data}: {error.strerror or error}") from None

@@ -34,7 +34,7 @@ _MOMENTS = (
 )
 # Files that a start does not need: everything is read again.
 _REBUILT = (RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
-_PATHS = ("", ".log", TRANSACTION_STATE, CONSUMER_OFFSETS, "cluster-metadata")
+_PATHS = ("", ".log", TRANSACTION_STATE, CONSUMER_OFFSETS, "__cluster_metadata")
 
 
 # Each of these carries out a fault and returns whether it happened; armed faults are counted when they happen.

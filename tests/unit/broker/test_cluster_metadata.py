@@ -1,16 +1,32 @@
-"""The journal of what the cluster knows of itself: what survives torn writes, and what is refused."""
+"""What the cluster knows of itself, in Kafka's files: what survives torn writes, and what is refused."""
 
+import contextlib
 import random
 
 import pytest
 
-from fencepost.broker.cluster_metadata import JOURNAL_NAME, ClusterMetadata
-from fencepost.log.side_files import CorruptSideFile
+from fencepost.broker.cluster_metadata import ClusterMetadata, ForeignMetadata
+from fencepost.log.side_files import CorruptSideFile, MetaProperties, encode_uuid
+from fencepost.metadata import log_files
+from fencepost.metadata.image import BROKER_CONFIG, TOPIC_CONFIG, config_record
+from fencepost.metadata.log_files import FIRST_OFFSET, METADATA_DIRECTORY, MetadataLog
+from fencepost.metadata.records import MetadataRecord, UnknownRecord, encode_record
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.node import SeededRandomness
+from fencepost.wire.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from fencepost.wire.batch import build_batch, iterate_headers
 from fencepost.wire.errors import ErrorCode, KafkaError
+from fencepost.wire.messages import ClientQuotaRecord, PartitionRecord
+from fencepost.wire.scram import ScramCredential
 
-PATH = f"/data/{JOURNAL_NAME}"
+DIRECTORY = f"/data/{METADATA_DIRECTORY}"
+PROPERTIES = MetaProperties(encode_uuid(b"c" * 16), 1, encode_uuid(b"d" * 16))
 # Longer than a sector, so that a torn write can lose its middle.
 LONG = {"retention.ms": "1" * 700}
 
@@ -22,12 +38,27 @@ def a_disk() -> SimulatedDisk:
     return disk
 
 
-def loaded(disk: SimulatedDisk) -> ClusterMetadata:
+def examined(disk: SimulatedDisk, seed: int = 1) -> ClusterMetadata:
     metadata = ClusterMetadata(
-        disk, "/data", SeededRandomness(random.Random(1)), lambda error: KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        disk,
+        "/data",
+        SeededRandomness(random.Random(seed)),
+        lambda error: KafkaError(ErrorCode.KAFKA_STORAGE_ERROR),
+        lambda: 1_700_000_000_000,
     )
-    metadata.load()
+    metadata.examine(1, PROPERTIES.directory_id)
     return metadata
+
+
+def loaded(disk: SimulatedDisk, *, rewrite: bool = False) -> ClusterMetadata:
+    metadata = examined(disk, seed=disk.used_bytes())
+    metadata.load(PROPERTIES, rewrite=rewrite)
+    return metadata
+
+
+def segment(disk: SimulatedDisk) -> str:
+    """The file that is written."""
+    return f"{DIRECTORY}/{[name for name in disk.list(DIRECTORY) if name.endswith('.log')][-1]}"
 
 
 def add(metadata: ClusterMetadata, name: str, overrides: dict[str, str] | None = None) -> None:
@@ -40,42 +71,64 @@ def test_what_was_committed_is_there_after_a_restart() -> None:
     add(metadata, "purchases", LONG)
     metadata.set_partition_count("purchases", 5)
     metadata.set_feature("transaction.version", 1)
+    metadata.set_topic_overrides("purchases", {"cleanup.policy": "compact"})
+    metadata.set_broker_overrides({"log.retention.ms": "1", "log.roll.ms": "2"})
+    metadata.set_broker_overrides({"log.roll.ms": "3"})
+    metadata.set_cluster_overrides({"message.max.bytes": "4"})
+    rule = AclBinding(
+        ResourcePattern(ResourceType.TOPIC, "t"), "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+    )
+    other = rule._replace(host="h")
+    metadata.add_acls([rule, other, rule])
+    metadata.remove_acls([other])
+    credential = ScramCredential(b"salt", 4096, b"stored", b"server")
+    metadata.set_scram_credentials("al", {"SCRAM-SHA-256": credential, "SCRAM-SHA-512": credential})
+    metadata.set_scram_credentials("al", {"SCRAM-SHA-512": None})
+    secret = metadata.decoy_secret()
     disk.power_cut(PowerCut.LOSE_ALL)
     again = loaded(disk)
     topic = again.topics["purchases"]
-    assert (topic.partition_count, topic.overrides) == (5, LONG)
+    assert (topic.partition_count, topic.overrides) == (5, {"cleanup.policy": "compact"})
     assert again.topics_by_id[topic.topic_id] is topic
-    assert again.features["transaction.version"] == 1
+    assert again.features == {"transaction.version": 1}
     assert again.incarnation == metadata.incarnation + 1
-    assert again.leader_epoch(topic) == 1
+    assert [again.leader_epoch(topic, index) for index in range(5)] == [1] * 5
+    assert (again.broker_overrides, again.cluster_overrides) == ({"log.roll.ms": "3"}, {"message.max.bytes": "4"})
+    assert list(again.acls) == [rule]
+    assert again.scram_credentials == {"al": {"SCRAM-SHA-256": credential}}
+    assert again.decoy_secret() == secret
+    again.delete_topic("purchases")
+    assert loaded(disk).topics == {}
 
 
-def test_a_last_line_cut_off_anywhere_is_dropped_and_written_over() -> None:
+def test_a_last_batch_cut_off_anywhere_is_dropped_and_written_over() -> None:
     disk = a_disk()
     metadata = loaded(disk)
     add(metadata, "purchases")
-    whole = disk.read_bytes(PATH)
+    path = segment(disk)
+    whole = disk.read_bytes(path)
     add(metadata, "torn", LONG)
-    torn = disk.read_bytes(PATH)
-    for end in range(len(whole), len(torn)):
-        disk.write_bytes(PATH, torn[:end])
+    torn = disk.read_bytes(path)
+    for end in range(len(whole), len(torn), 7):
+        disk.write_bytes(path, torn[:end])
         again = loaded(disk)
         assert set(again.topics) == {"purchases"}
         add(again, "next")
         assert set(loaded(disk).topics) == {"purchases", "next"}
 
 
-@pytest.mark.parametrize("hole", range(len('{"op":"create_topic"'), 1500, 100))
-def test_a_last_line_with_a_hole_is_dropped(hole: int) -> None:
-    """A power cut may keep the end of a write and lose its beginning: the line then ends as a whole one does."""
+@pytest.mark.parametrize("hole", range(20, 1500, 100))
+def test_a_last_batch_with_a_hole_is_dropped(hole: int) -> None:
+    """A power cut may keep the end of a write and lose its beginning."""
     disk = a_disk()
     metadata = loaded(disk)
     add(metadata, "purchases")
-    start = len(disk.read_bytes(PATH))
+    path = segment(disk)
+    start = len(disk.read_bytes(path))
     add(metadata, "torn", {**LONG, "segment.ms": "2" * 700})
-    data = bytearray(disk.read_bytes(PATH))
+    data = bytearray(disk.read_bytes(path))
     data[start + hole - 20 : start + hole] = bytes(20)
-    disk.write_bytes(PATH, data)
+    disk.write_bytes(path, data)
     again = loaded(disk)
     assert set(again.topics) == {"purchases"}
     add(again, "next")
@@ -83,26 +136,111 @@ def test_a_last_line_with_a_hole_is_dropped(hole: int) -> None:
 
 
 @pytest.mark.parametrize("mode", list(PowerCut))
-def test_a_power_cut_during_a_write_keeps_all_that_was_committed_before(mode: PowerCut) -> None:
-    for seed in range(60):
+def test_a_power_cut_at_any_moment_keeps_all_that_was_committed_before(mode: PowerCut) -> None:
+    """Also one in the midst of a start."""
+    for seed in range(40):
+        source = random.Random(seed)
         disk = a_disk()
         metadata = loaded(disk)
         add(metadata, "purchases", LONG)
-        file = disk.open(PATH)
-        file.write(file.size(), disk.read_bytes(PATH).splitlines(keepends=True)[-1].replace(b"purchases", b"unsettled"))
-        disk.power_cut(mode, random.Random(seed))
+        if seed % 2:
+            disk.fail_sync(source.choice(["", "quorum-state", ".log", DIRECTORY]))
+            with contextlib.suppress(OSError, KafkaError):
+                add(loaded(disk, rewrite=bool(seed % 3)), "unsettled", LONG)
+            disk.call_off_faults()
+        else:
+            file = disk.open(segment(disk))
+            file.write(file.size(), disk.read_bytes(segment(disk))[-900:])
+        disk.power_cut(mode, source)
+        assert "purchases" in loaded(disk).topics
+        assert "purchases" in loaded(disk, rewrite=True).topics
         assert "purchases" in loaded(disk).topics
 
 
-def test_a_damaged_line_in_the_middle_is_no_torn_write_and_is_told() -> None:
+def test_a_damaged_batch_in_the_middle_is_no_torn_write_and_is_told() -> None:
     disk = a_disk()
     metadata = loaded(disk)
     add(metadata, "purchases")
     add(metadata, "refunds")
-    data = disk.read_bytes(PATH)
-    disk.write_bytes(PATH, data.replace(b'"name":"purchases"', b'"name"#"purchases"'))
-    with pytest.raises(CorruptSideFile, match="line 2"):
-        loaded(disk)
+    data = disk.read_bytes(segment(disk))
+    disk.write_bytes(segment(disk), data.replace(b"purchases", b"purchased"))
+    with pytest.raises(CorruptSideFile, match="damaged, and whole ones follow"):
+        examined(disk)
+
+
+def test_a_damaged_snapshot_and_a_gap_are_told() -> None:
+    disk = a_disk()
+    metadata = loaded(disk)
+    add(metadata, "purchases")
+    loaded(disk, rewrite=True)
+    (name,) = (name for name in disk.list(DIRECTORY) if name.endswith(".checkpoint"))
+    data = disk.read_bytes(f"{DIRECTORY}/{name}")
+    for damaged, told in (
+        (data.replace(b"purchases", b"purchased"), "CRC"),
+        (data[:-10], "cut off"),
+        (data[:-75], "does not end"),
+    ):
+        disk.write_bytes(f"{DIRECTORY}/{name}", damaged)
+        with pytest.raises(CorruptSideFile, match=told):
+            examined(disk)
+    disk.remove(f"{DIRECTORY}/{name}")
+    with pytest.raises(CorruptSideFile, match=r"records 0 to .* are missing"):
+        examined(disk)
+
+
+def test_what_this_broker_cannot_take_is_refused_before_anything_is_written() -> None:
+    quota = ClientQuotaRecord(
+        entity=[ClientQuotaRecord.EntityData(entity_type="user", entity_name=None)], key="producer_byte_rate", value=1.0
+    )
+    topic_id = b"t" * 16
+
+    def moved(replica: int, directory: bytes) -> MetadataRecord:
+        record = PartitionRecord(
+            topic_id=topic_id,
+            partition_id=0,
+            replicas=[replica],
+            isr=[replica],
+            leader=replica,
+            directories=[directory],
+        )
+        return MetadataRecord(record, 2)
+
+    for records, error, told in (
+        ([encode_record(MetadataRecord(quota))], ForeignMetadata, r"user \(default\)"),
+        ([encode_record(moved(2, b"d" * 16))], ForeignMetadata, "brokers 2, and this is 1"),
+        ([encode_record(moved(1, b"e" * 16))], ForeignMetadata, "another log directory"),
+        ([bytes([1, 2, 9, 0])], UnknownRecord, "TopicRecord in version 9"),
+        ([bytes([1, 90, 0, 0])], UnknownRecord, "type 90"),
+    ):
+        disk = a_disk()
+        metadata = loaded(disk)
+        draft = metadata.draft_topic("t", 1, {})
+        draft.topic_id = topic_id
+        metadata.add_topic(draft)
+        file = disk.open(segment(disk))
+        values = [(0, None, value, ()) for value in records]
+        epoch, offset = metadata.incarnation, metadata.features_epoch + 1
+        file.write(file.size(), build_batch(values, base_offset=offset, partition_leader_epoch=epoch))
+        before = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+        with pytest.raises(error, match=told):
+            examined(disk)
+        assert {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)} == before
+
+
+def test_a_change_of_very_many_records_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "BATCH_RECORDS_BYTES_MAX", 4_000)
+    disk = a_disk()
+    metadata = loaded(disk)
+    path = segment(disk)
+    metadata.add_topic(metadata.draft_topic("wide", 300, {}))
+    data = disk.read_bytes(path)
+    assert len(list(iterate_headers(data))) > 6
+    assert loaded(disk).topics["wide"].partition_count == 300
+    disk.write_bytes(path, data[:-1])
+    again = loaded(disk)
+    assert again.topics == {}
+    add(again, "next")
+    assert set(loaded(disk).topics) == {"next"}
 
 
 def test_a_producer_id_is_given_out_once_whatever_happens() -> None:
@@ -130,7 +268,7 @@ def test_a_full_disk_refuses_a_change_and_the_next_one_succeeds() -> None:
 def test_a_failed_sync_ends_all_changes() -> None:
     disk = a_disk()
     metadata = loaded(disk)
-    disk.fail_sync(JOURNAL_NAME)
+    disk.fail_sync(METADATA_DIRECTORY)
     for name in ("purchases", "refunds"):
         with pytest.raises(KafkaError):
             add(metadata, name)
@@ -139,18 +277,34 @@ def test_a_failed_sync_ends_all_changes() -> None:
     assert not loaded(disk).topics
 
 
-def test_a_long_journal_is_shortened_at_a_start_without_losing_anything() -> None:
+def test_a_long_log_becomes_a_snapshot_at_a_start_without_losing_anything() -> None:
     disk = a_disk()
     metadata = loaded(disk)
     add(metadata, "purchases")
-    for number in range(200):
+    for number in range(1_000):
         metadata.set_topic_overrides("purchases", {"retention.ms": str(number)})
     producer_id = metadata.next_producer_id()
-    long_bytes = disk.size(PATH)
+    long_bytes = disk.size(segment(disk))
+    assert long_bytes > 65_536
     again = loaded(disk)
-    assert disk.size(PATH) < long_bytes / 10
+    assert disk.size(segment(disk)) < long_bytes / 10
+    assert [name for name in disk.list(DIRECTORY) if name.startswith(f"{FIRST_OFFSET:020d}")] == []
     disk.power_cut(PowerCut.LOSE_ALL)
     again = loaded(disk)
-    assert again.topics["purchases"].overrides == {"retention.ms": "199"}
-    assert again.leader_epoch(again.topics["purchases"]) == 2
+    assert again.topics["purchases"].overrides == {"retention.ms": "999"}
+    assert again.leader_epoch(again.topics["purchases"], 2) == 2
     assert again.next_producer_id() > producer_id
+
+
+def test_records_that_nobody_acts_on_are_in_the_snapshots() -> None:
+    disk = a_disk()
+    loaded(disk)
+    log = MetadataLog(disk, "/data")
+    log.begin(log.read(), 1, 0)
+    log.append([config_record((TOPIC_CONFIG, "elsewhere"), "a", "b"), config_record((BROKER_CONFIG, ""), "c", "d")], 0)
+    metadata = loaded(disk, rewrite=True)
+    metadata.set_cluster_overrides({"message.max.bytes": "4"})
+    metadata.set_cluster_overrides({})
+    loaded(disk, rewrite=True)
+    assert config_record((BROKER_CONFIG, ""), "c", "d") in log.read().records
+    assert config_record((TOPIC_CONFIG, "elsewhere"), "a", "b") in log.read().records

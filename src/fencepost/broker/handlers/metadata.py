@@ -175,13 +175,19 @@ def _by_name(node: "Node", name: str | None, may_create: bool) -> _Topic:
 
 def _describe(node: "Node", topic: Topic) -> _Topic:
     me = [node.config.node_id]
-    epoch = node.metadata.leader_epoch(topic)
+    led = node.partitions[topic.name]
     return _Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            _Partition(partition_index=index, leader_id=me[0], leader_epoch=epoch, replica_nodes=me, isr_nodes=me)
+            _Partition(
+                partition_index=index,
+                leader_id=me[0],
+                leader_epoch=led[index].leader_epoch,
+                replica_nodes=me,
+                isr_nodes=me,
+            )
             for index in range(topic.partition_count)
         ],
     )
@@ -236,7 +242,7 @@ def _page(
             continue
         first = start_at if request.cursor is not None and name == request.cursor.topic_name else 0
         last = min(topic.partition_count, first + left)
-        epoch = node.metadata.leader_epoch(topic)
+        led = node.partitions[name]
         response.topics.append(
             _Described(
                 name=name,
@@ -247,7 +253,7 @@ def _page(
                     partition_response(
                         partition_index=index,
                         leader_id=me[0],
-                        leader_epoch=epoch,
+                        leader_epoch=led[index].leader_epoch,
                         replica_nodes=me,
                         isr_nodes=me,
                         eligible_leader_replicas=[],
