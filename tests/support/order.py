@@ -63,6 +63,8 @@ SECONDS = {
     "tests/interop/test_transaction_tools.py": 20,
     "tests/interop/test_apache_directory.py": 20,
     "tests/interop/test_metadata_log.py": 12,
+    "tests/interop/test_same_directory.py": 70,
+    "tests/durability/test_metadata_conversion.py": 15,
     "tests/interop_cli/test_groups.py": 20,
     "tests/hostile/test_cli_refusals.py": 15,
     "tests/hostile/test_limits.py": 15,
