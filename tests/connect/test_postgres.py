@@ -1,6 +1,7 @@
 """PostgreSQL as a source: rows, changes, types, transactions, refusals, against a real server."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from fencepost import Broker
 from fencepost.client import UnknownTopic
 from fencepost.client.partitioner import partition_of_key
-from fencepost.connect.errors import SourceRefused, TaskFenced
+from fencepost.connect.errors import SourceRefused, SourceUnavailable, TaskFenced
 from fencepost.connect.task import TaskSettings
 from tests.connect.reading import committed, wait_until
 from tests.connect.running import RunningWorker
@@ -19,6 +20,7 @@ from tests.peers.postgres import Postgres, require_postgres
 require_postgres()
 
 from fencepost.connect.postgres import Outbox, PostgresSource  # noqa: E402 - needs psycopg, which the line above asks for
+from fencepost.connect.postgres.database import Database  # noqa: E402
 from fencepost.connect.postgres.lsn import parse_lsn  # noqa: E402
 
 
@@ -308,9 +310,6 @@ def test_an_interrupted_snapshot_is_read_again_and_nothing_of_it_is_visible_twic
         "CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 5000)",
         "CREATE TABLE b (id int PRIMARY KEY)", "INSERT INTO b SELECT generate_series(1, 5000)",
     )  # fmt: skip
-    from fencepost.connect.errors import SourceUnavailable
-    from fencepost.connect.postgres.database import Database
-
     whole: Callable[..., Any] = Database.snapshot_rows
     tries: list[str] = []
 
@@ -336,6 +335,46 @@ def test_an_interrupted_snapshot_is_read_again_and_nothing_of_it_is_visible_twic
     assert [(op, value["id"]) for op, _, value in b] == [("r", each) for each in [*range(1, 5001), 10_003]]
     slots = [name for (name,) in database.rows("SELECT slot_name FROM pg_replication_slots")]
     assert slots == ["fencepost_shop"]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_takeover_while_the_first_one_reads_the_tables(
+    broker: Broker, database: Postgres, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+) -> None:
+    """`is_resumed`: the zombie holds a temporary slot, because an earlier try had read a table already."""
+    database.execute(
+        "CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 5000)",
+        "CREATE TABLE b (id int PRIMARY KEY)", "INSERT INTO b SELECT generate_series(1, 5000)",
+    )  # fmt: skip
+    whole: Callable[..., Any] = Database.snapshot_rows
+    reached, go_on = threading.Event(), threading.Event()
+    tries: list[str] = []
+
+    def stuck(self: Any, relation: Any, snapshot: str) -> Iterator[Any]:
+        tries.append(relation.name)
+        if is_resumed and tries == ["a", "b"]:
+            raise SourceUnavailable("the network is down")
+        for number, chunk in enumerate(whole(self, relation, snapshot)):
+            if number == 1 and not reached.is_set() and (not is_resumed or relation.name == "b"):
+                reached.set()
+                assert go_on.wait(60)
+            yield chunk
+
+    monkeypatch.setattr(Database, "snapshot_rows", stuck)
+    with RunningWorker(broker.bootstrap_servers, source(database, "a", "b")) as zombie:
+        assert reached.wait(60)
+        with RunningWorker(broker.bootstrap_servers, source(database, "a", "b")):
+            wait_for_stream(database)
+            database.execute("INSERT INTO a VALUES (5001)")
+            found = changes(broker, "a", 5001)
+            go_on.set()
+            (failure,) = zombie.join()
+            assert isinstance(failure, TaskFenced)
+            assert sorted(value["id"] for _, _, value in changes(broker, "b", 5000)) == list(range(1, 5001))
+            database.execute("INSERT INTO b VALUES (5001)")
+            changes(broker, "b", 5001)
+    assert [value["id"] for _, _, value in found] == list(range(1, 5002))
+    assert len(all_changes(broker, "shop.public.a")) == 5001
 
 
 def test_a_large_transaction_is_one_kafka_transaction_and_passes_in_portions(

@@ -12,6 +12,12 @@ from fencepost.wire.errors import ErrorCode
 OFFSETS_TOPIC = "fencepost-connect-offsets"
 OFFSETS_TOPIC_PARTITIONS = 25
 """As Kafka Connect makes it: the open transaction of one task then holds few others up."""
+OFFSETS_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    # A start reads a partition from its beginning, and only segments that are closed are compacted.
+    "segment.bytes": str(4 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 TOPIC_KNOWN_SECONDS = 300.0
 """How long the number of a topic's partitions is taken to be right, as in Java's client."""
 DEFAULT_MAX_TIMEOUT_MS = 900_000
@@ -70,7 +76,7 @@ def _partitions_of_new(admin: Admin, name: str) -> int:
 
 def ensure_offsets_topic(admin: Admin, name: str) -> int:
     """Compacted, or positions would be deleted with time."""
-    partitions = ensure_topic(admin, name, OFFSETS_TOPIC_PARTITIONS, {"cleanup.policy": "compact"})
+    partitions = ensure_topic(admin, name, OFFSETS_TOPIC_PARTITIONS, OFFSETS_TOPIC_CONFIGS)
     (policy,) = admin.describe_configs(ResourceType.TOPIC, name, keys=["cleanup.policy"])
     if policy.value != "compact":
         raise ConnectError(

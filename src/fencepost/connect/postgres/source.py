@@ -305,7 +305,9 @@ class PostgresReader:
             self._read_tables.update(dict.fromkeys((".".join(table) for table in wanted), self._identity.flushed_lsn))
             wanted = []
         if wanted and not snapshot:
-            as_of, snapshot = self._stream.create_slot(f"{source.slot[:50]}_snapshot", is_temporary=True)
+            temporary = f"{source.slot[:50]}_snapshot"
+            database.release_slot(temporary)  # a zombie's, which ends with its connection
+            as_of, snapshot = self._stream.create_slot(temporary, is_temporary=True)
         for schema, name in wanted:
             relation = database.relation(schema, name)
             if relation is None:

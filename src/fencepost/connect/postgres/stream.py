@@ -20,6 +20,10 @@ from fencepost.connect.postgres.shapes import POSTGRES_EPOCH_US
 SESSION = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c bytea_output=hex -c extra_float_digits=3"
 STATUS_SECONDS = 5.0
 CONNECT_TIMEOUT_SECONDS = 10
+_FOR_NOW = frozenset({"55006", "42710"})
+"""A slot that another process still reads, or that another task has just made."""
+_CLASSES_FOR_NOW = ("08", "57")
+"""Connections, and a server that starts or stops."""
 _STATUS = struct.Struct(">cqqqqb")
 _DATA_HEAD, _KEEPALIVE = struct.Struct(">qqq"), struct.Struct(">qqb")
 
@@ -89,17 +93,28 @@ class ReplicationStream:
             f"(proto_version '1', publication_names '{publications}')".encode()
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
+            self._check_for_now(result, "START_REPLICATION")
             message = result.get_error_message()
-            if "is active for PID" in message:
-                raise SourceUnavailable(f"the slot {slot} is still taken: {message}")
             raise SourceRefused(f"the slot {slot} cannot be read from {lsn_text(lsn)}: {message}")
         self._acknowledged = lsn
 
+    def _check_for_now(self, result: Any, command: str) -> None:
+        """Raise for a failure that may be over the next time. Messages are translated, so the SQLSTATE decides."""
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        is_lost = self._pg.status == pq.ConnStatus.BAD
+        if is_lost or state in _FOR_NOW or state.startswith(_CLASSES_FOR_NOW):
+            raise SourceUnavailable(f"{command} failed: {result.get_error_message()}")
+
     def _command(self, text: str) -> list[list[str]]:
-        result = self._pg.exec_(text.encode())
+        command = text.split(" ", 1)[0]
+        try:
+            result = self._pg.exec_(text.encode())
+        except psycopg.Error as error:
+            raise SourceUnavailable(f"the connection to the database is lost: {error}") from None
         if result.status != pq.ExecStatus.TUPLES_OK:
+            self._check_for_now(result, command)
             raise SourceRefused(
-                f"the database refuses {text.split(' ', 1)[0]}: {result.get_error_message()}",
+                f"the database refuses {command}: {result.get_error_message()}",
                 "see the role, wal_level and max_replication_slots in docs/sources.md",
             )
         return [
@@ -120,8 +135,11 @@ class ReplicationStream:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            select.select([self._pg.socket], [], [], min(left, 1.0))
-            self._consume()
+            try:
+                select.select([self._pg.socket], [], [], min(left, 1.0))
+                self._pg.consume_input()
+            except psycopg.Error as error:
+                raise SourceUnavailable(f"the connection to the database is lost: {error}") from None
 
     def _read_now(self) -> Received | None:
         """A message that is here already."""
@@ -146,12 +164,6 @@ class ReplicationStream:
                 self.idle_lsn = end
                 if wants_answer:
                     self._tell()
-
-    def _consume(self) -> None:
-        try:
-            self._pg.consume_input()
-        except psycopg.OperationalError as error:
-            raise SourceUnavailable(f"the connection to the database is lost: {error}") from None
 
     def acknowledge(self, lsn: int) -> None:
         """The server may forget everything before this."""
