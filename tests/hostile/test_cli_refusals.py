@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import re
+import shlex
 import signal
 import socket
 import struct
@@ -148,7 +150,7 @@ def test_a_config_file_with_a_bad_line_is_refused_with_its_number(tmp_path: Path
     assert "line 3" in line
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_it_cleanly_with_clients_connected(tmp_path: Path, number: signal.Signals) -> None:
     with serving(tmp_path / "data") as broker:
         canary = Canary(broker.address)
@@ -239,3 +241,28 @@ def test_the_metrics_port_takes_rubbish_and_goes_on(tmp_path: Path) -> None:
         assert metrics_of(port)["kafka_server_replicamanager_partitioncount"] == 0
         assert broker.end(signal.SIGTERM) == 0
         assert all(json.loads(line)["level"] != "error" for line in broker.error_lines())
+
+
+@pytest.mark.parametrize("streams", [">&- 2>&-", ">/dev/full 2>/dev/full", "2>&1 | true"])
+def test_a_broker_needs_nobody_to_read_what_it_says(tmp_path: Path, streams: str) -> None:
+    """Closed streams are the worst: the first files that are opened would take their numbers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address: tuple[str, int] = free.getsockname()
+    data, process_file = tmp_path / "data", tmp_path / "process"
+    serve = [*COMMAND, "--data", str(data), "--listen", f"127.0.0.1:{address[1]}"]
+    script = f"{{ sh -c 'echo $$ > \"$0\"; exec \"$@\"' '{process_file}' {shlex.join(serve)}; }} {streams}"
+    shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def is_listening() -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(address) == 0
+
+    try:
+        eventually(is_listening, "the broker listens")
+        canary = Canary(address)
+        canary.sings()
+        canary.close()
+    finally:
+        os.kill(int(process_file.read_text()), signal.SIGTERM)
+        shell.wait(END_TIMEOUT_SECONDS)
+    eventually((data / ".kafka_cleanshutdown").exists, "it stopped cleanly")

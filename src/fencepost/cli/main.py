@@ -23,9 +23,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["serve"]:
-        from fencepost.cli.serve import run_serve
-
-        return run_serve(arguments[1:])
+        return _serve(arguments[1:])
     try:
         status = _run_app(arguments)
         sys.stdout.flush()
@@ -43,6 +41,20 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _serve(arguments: Sequence[str]) -> int:
+    try:
+        from fencepost.cli.serve import run_serve
+
+        status = run_serve(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED  # before there was a broker to stop
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    return status
 
 
 def _drop_output() -> None:

@@ -4,6 +4,7 @@ Parsed with argparse, not typer: this command must reach its listener quickly.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ examples:
   fencepost serve --data ./data --config secured.properties --listen SASL_SSL://0.0.0.0:9093 --add-scram @users
 
 Setting names are Kafka's where Kafka has one; `fencepost configs describe --broker 1 --all` lists them all.
-SIGTERM and SIGINT shut the broker down cleanly.
+SIGTERM, SIGINT and SIGHUP shut the broker down cleanly.
 """
 
 
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_serve(arguments: Sequence[str]) -> int:
+    open_standard_streams()
     given = parser().parse_args(arguments)
     from fencepost.settings import InvalidSetting
 
@@ -127,6 +129,20 @@ def run_serve(arguments: Sequence[str]) -> int:
             users=users,
         )
     )
+
+
+def open_standard_streams() -> None:
+    """Where a service was started with standard streams closed, the first files that it opens would take their numbers,
+    and whatever a library prints would go into them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def check_page_installed() -> None:

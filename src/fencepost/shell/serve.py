@@ -1,6 +1,7 @@
 """`fencepost serve`: one broker in the foreground until SIGTERM or SIGINT."""
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
@@ -47,8 +48,10 @@ def serve(options: ServeOptions) -> int:
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # `nohup` has SIGHUP ignored, and so it stays.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
     # Like the broker's own ports, reserved before touching anything in the directory.
     metrics_socket = None if options.metrics is None else reserve(parse_listeners([options.metrics])[0])
     page_socket = None if options.page is None else reserve(parse_listeners([options.page.listen])[0])
@@ -61,8 +64,10 @@ async def _serve(options: ServeOptions) -> None:
         from fencepost.shell.metrics import serve_metrics
 
         metrics = await serve_metrics(broker, metrics_socket)
-    for host, port in broker.addresses:
-        print(f"fencepost listening on {host}:{port}", flush=True)
+    # As for the log: a broker does not end because nobody can read what it says.
+    with contextlib.suppress(OSError):
+        for host, port in broker.addresses:
+            print(f"fencepost listening on {host}:{port}", flush=True)
     page = None
     if options.page is not None and page_socket is not None:
         # A broker without a page starts sooner.
