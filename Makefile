@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark chaos-sources crash-points fuzz properties simulate mutants bench \
+.PHONY: setup peers demo test test-fast exactly-once chaos chaos-clients chaos-spark chaos-sources crash-points fuzz properties simulate controller mutants bench \
 	lint lint-ruff lint-types lint-layers lint-reach lint-unused format dist clean
 
 setup: $(STAMP)
@@ -70,6 +70,12 @@ SEED ?= $(shell date +%s)
 SEEDS ?= 500
 simulate: setup
 	$(BIN)/fencepost simulate --seed $(SEED) --seeds $(SEEDS) --seconds 60
+
+# Random administration at our controller and at Apache Kafka's: equal answers, equal records. A quarter of an hour; prints what
+# was asked. STEPS and SEED say how much and what.
+STEPS ?= 10000
+controller: peers
+	$(BIN)/python -m tests.cluster.differential --steps $(STEPS) --seed $(SEED)
 
 # Deliberately broken brokers, each of which the simulation or a named check must kill; prints the kill table.
 mutants: setup

@@ -16,10 +16,10 @@ from typing import Any, Self
 import uvloop
 
 from fencepost.broker.node import Node
-from fencepost.broker.topic_names import check_topic_name
 from fencepost.config import topic_config
 from fencepost.settings import InvalidSetting
 from fencepost.shell.running_broker import RunningBroker
+from fencepost.topic_names import check_topic_name
 from fencepost.wire.errors import ErrorCode, KafkaError
 
 # A test has no second member to wait for.

@@ -50,13 +50,17 @@ class Setting:
         try:
             value = _PARSERS[self.kind](text.strip())
         except ValueError:
-            raise InvalidSetting(f"Invalid value {text} for configuration {self.name}: not a {self.kind}") from None
+            raise InvalidSetting(
+                f"Invalid value {text} for configuration {self.name}: {_EXPECTED[self.kind]}"
+            ) from None
         self._check(text, value)
         return value
 
     def _check(self, text: str, value: Any) -> None:
         if value in self.also:
             return
+        if self.kind == "double":
+            text = str(value)
         if self.minimum is not None and value < self.minimum:
             raise InvalidSetting(
                 f"Invalid value {text} for configuration {self.name}: Value must be at least {self.minimum:g}"
@@ -73,7 +77,7 @@ class Setting:
             for item in value if isinstance(value, tuple) else (value,):
                 if item not in self.choices:
                     raise InvalidSetting(
-                        f"Invalid value {text} for configuration {self.name}: "
+                        f"Invalid value {item} for configuration {self.name}: "
                         f"String must be one of: {', '.join(self.choices)}"
                     )
 
@@ -130,6 +134,13 @@ _PARSERS: Mapping[str, Any] = {
     "class": str,
     "password": str,
     "list": lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
+}
+
+
+# Kafka's words.
+_EXPECTED: Mapping[str, str] = {
+    "boolean": "Expected value to be either true or false",
+    **{kind: f"Not a number of type {kind.upper()}" for kind in ("short", "int", "long", "double")},
 }
 
 

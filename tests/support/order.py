@@ -34,6 +34,8 @@ SECONDS = {
     "tests/durability/test_kill_nine.py": 90,
     "tests/exactly_once/test_loops.py": 80,
     "tests/simulation/test_seeds.py": 75,
+    "tests/cluster/test_members.py": 40,
+    "tests/cluster/test_controller.py": 20,
     "tests/interop/test_groups.py": 60,
     "tests/page": 60,
     "tests/security": 60,

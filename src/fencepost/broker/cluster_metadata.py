@@ -21,6 +21,7 @@ from fencepost.metadata.image import (
     BROKER_CONFIG,
     MIGRATING_DIRECTORY,
     TOPIC_CONFIG,
+    UNASSIGNED_DIRECTORY,
     BrokerRegistration,
     ConfigResource,
     Endpoint,
@@ -60,7 +61,6 @@ DECOY_SECRET_BYTES = 32
 # A log this many times larger than what is alive is put into a snapshot at the next start.
 LOG_SLACK = 2
 LOG_BYTES_MIN = 1 << 16
-UNASSIGNED_DIRECTORY = bytes(16)
 
 LISTENER_PREFIX = "listener.name."
 TRANSACTION_VERSION = "transaction.version"

@@ -41,7 +41,6 @@ from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage, wrong_directory
-from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.broker.transactions import Transactions
 from fencepost.config import (
     BrokerConfig,
@@ -59,6 +58,7 @@ from fencepost.log.side_files import CorruptSideFile, read_meta_properties
 from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler, Workers
 from fencepost.security_config import ListenerConfig
 from fencepost.settings import LONG_MAX
+from fencepost.topic_names import check_topic_name, colliding_name
 from fencepost.wire.acls import AclBinding
 from fencepost.wire.catalog import spoken_versions
 from fencepost.wire.errors import ErrorCode, KafkaError

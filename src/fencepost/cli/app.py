@@ -13,6 +13,7 @@ from fencepost.cli import (
     configs,
     connect,
     consume,
+    controller,
     dump,
     explain,
     exporter,
@@ -46,8 +47,8 @@ Examples:
   fencepost connect examples/file_tail.py                copy the lines of a file to Kafka, exactly once
   fencepost demo                                         watch clients, transactions and crashes
 
-Every command but serve, repair, kafka-config and demo works against Apache Kafka too: --bootstrap-server HOST:PORT, or
-the variable FENCEPOST_BOOTSTRAP_SERVER. See `fencepost COMMAND --help`.
+Every command but serve, repair, controller, kafka-config and demo works against Apache Kafka too: --bootstrap-server
+HOST:PORT, or the variable FENCEPOST_BOOTSTRAP_SERVER. See `fencepost COMMAND --help`.
 """
 
 ORDER = (
@@ -71,6 +72,7 @@ ORDER = (
     "simulate",
     "run",
     "connect",
+    "controller",
     "demo",
     "version",
 )
@@ -125,6 +127,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(acls.app, name="acls")
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
+app.command("controller", epilog=controller.EPILOG)(controller.controller)
 app.command("lag", epilog=lag.EPILOG)(lag.lag)
 app.add_typer(txn.app, name="txn")
 app.command("run", epilog=run.EPILOG)(run.run)

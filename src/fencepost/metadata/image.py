@@ -45,7 +45,9 @@ from fencepost.wire.scram import MECHANISM_CODES, ScramCredential
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 NO_PRODUCER_ID = -1
-MIGRATING_DIRECTORY = bytes(15) + b"\x02"
+MIGRATING_DIRECTORY = bytes(16)
+"""Of a replica from before there were several directories."""
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """Of a replica whose broker has not said yet in which of its directories it lies."""
 
 ConfigResource = tuple[int, str]

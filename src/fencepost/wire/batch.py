@@ -374,6 +374,11 @@ def control_batch(
     )
 
 
+def control_key(kind: ControlType) -> bytes:
+    """The key of a control record."""
+    return _CONTROL_KEY.pack(0, kind)
+
+
 @lru_cache(maxsize=128)
 def _marker_content(
     kind: int, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int

@@ -23,7 +23,6 @@ from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Handler, Shape
 from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
 from fencepost.broker.rights import Each, OnCluster, Repeated, Resource
-from fencepost.broker.topic_names import check_topic_name
 from fencepost.config import (
     BROKER_DEFAULT_OF,
     COARSE_SETTINGS,
@@ -38,6 +37,7 @@ from fencepost.config import (
 )
 from fencepost.security_config import LISTENER_PREFIX, unprefixed
 from fencepost.settings import InvalidSetting, Setting
+from fencepost.topic_names import check_topic_name
 from fencepost.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError

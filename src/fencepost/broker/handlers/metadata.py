@@ -24,8 +24,8 @@ from fencepost.broker.rights import (
 )
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import check_topic_name
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from fencepost.topic_names import check_topic_name
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError

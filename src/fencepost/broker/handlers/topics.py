@@ -21,10 +21,10 @@ from fencepost.broker.handler import (
 from fencepost.broker.rights import IN_HANDLER, Repeated, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.topic_names import check_topic_name, colliding_name
 from fencepost.config import check_served, topic_config, topic_settings
 from fencepost.internal_topic_names import INTERNAL_TOPICS
 from fencepost.settings import InvalidSetting
+from fencepost.topic_names import check_topic_name, colliding_name
 from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.catalog import ApiKey
 from fencepost.wire.errors import ErrorCode, KafkaError
