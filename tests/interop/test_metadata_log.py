@@ -1,14 +1,17 @@
 """The metadata log and its snapshots: Apache Kafka's give the image that it has, and its tool reads what we write."""
 
+import io
 import json
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from fencepost.cli.main import run
 from fencepost.insight.segment_file import SegmentFile
 from fencepost.metadata.image import MetadataImage
 from fencepost.metadata.records import MetadataRecord, decode_record, encode_record
@@ -148,3 +151,13 @@ def payloads(lines: list[str]) -> list[object]:
     found = (PAYLOAD.search(line) for line in lines)
     decoded = [json.loads(match[1]) for match in found if match]
     return [each for each in decoded if "version" in each]
+
+
+def test_both_tools_print_the_same(written: Path) -> None:
+    files = [*written.glob("*.log"), *snapshots(written)]
+    theirs = dump(files, "--cluster-metadata-decoder").text.splitlines()
+    with redirect_stdout(io.StringIO()) as output:
+        assert run(["dump", *map(str, files), "--print-data-log"]) == 0
+    ours = output.getvalue().splitlines()
+    assert [line for line in theirs if line in set(ours)] == ours
+    assert sum("payload: {" in line for line in ours) > 40

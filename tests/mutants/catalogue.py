@@ -304,11 +304,12 @@ def _only_in_memory(*names: str) -> Any:
     """Changes that consist of these records count and are not logged."""
 
     def broken(good: Any) -> Any:
-        def commit(self: Any, records: list[Any]) -> None:
-            if all(record.name in names for record in records):
-                self._apply(records)
+        def commit(self: Any, records: list[Any], partitions: Any = None) -> None:
+            everything = records + (partitions.records if partitions is not None else [])
+            if all(record.name in names for record in everything):
+                self._apply(everything)
             else:
-                good(self, records)
+                good(self, records, partitions)
 
         return commit
 

@@ -33,7 +33,7 @@ from fencepost.metadata.image import (
     scram_record,
 )
 from fencepost.metadata.log_files import MetadataLog, MetadataNotSynced, StoredMetadata
-from fencepost.metadata.records import MetadataRecord
+from fencepost.metadata.records import MetadataRecord, encode_record
 from fencepost.ports import Disk, Randomness
 from fencepost.wire.acls import AclBinding
 from fencepost.wire.errors import KafkaError
@@ -81,6 +81,22 @@ class Topic:
     partition_count: int
     is_internal: bool = False
     overrides: dict[str, str] = field(default_factory=dict)
+
+
+class DraftPartitions:
+    """Records of new partitions, made and encoded one by one: for thousands that takes longer than others may wait."""
+
+    def __init__(self, topic_id: bytes, state: PartitionState, metadata_version: int) -> None:
+        self._topic_id = topic_id
+        self._state = state
+        self._metadata_version = metadata_version
+        self.records: list[MetadataRecord] = []
+        self.values: list[bytes] = []
+
+    def add(self, index: int) -> None:
+        record = self._state.to_record(self._topic_id, index, self._metadata_version)
+        self.records.append(record)
+        self.values.append(encode_record(record))
 
 
 class ClusterMetadata:
@@ -293,26 +309,34 @@ class ClusterMetadata:
         """A topic with an id of its own that nobody knows yet."""
         return Topic(name, self._randomness.random_bytes(16), partition_count, is_internal, dict(overrides))
 
-    def add_topic(self, topic: Topic) -> Topic:
-        self._commit([
+    def add_topic(self, topic: Topic, partitions: "DraftPartitions | None" = None) -> Topic:
+        if partitions is None:
+            partitions = self.draft_partitions(topic.topic_id, range(topic.partition_count))
+        records = [
             MetadataRecord(TopicRecord(name=topic.name, topic_id=topic.topic_id)),
             *(config_record((TOPIC_CONFIG, topic.name), name, value) for name, value in topic.overrides.items()),
-            *self._new_partitions(topic.topic_id, range(topic.partition_count)),
-        ])  # fmt: skip
+        ]
+        self._commit(records, partitions)
         return self.topics[topic.name]
 
     def delete_topic(self, name: str) -> None:
         self._commit([MetadataRecord(RemoveTopicRecord(topic_id=self.topics[name].topic_id))])
 
-    def set_partition_count(self, name: str, partition_count: int) -> None:
+    def set_partition_count(self, name: str, partition_count: int, partitions: "DraftPartitions | None" = None) -> None:
         topic = self.topics[name]
-        self._commit(self._new_partitions(topic.topic_id, range(topic.partition_count, partition_count)))
+        if partitions is None:
+            partitions = self.draft_partitions(topic.topic_id, range(topic.partition_count, partition_count))
+        self._commit([], partitions)
 
-    def _new_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> list[MetadataRecord]:
+    def draft_partitions(self, topic_id: bytes, indexes: Iterable[int] = ()) -> "DraftPartitions":
+        """New partitions, to which others may be added one by one before they are committed."""
         directories = self._image.brokers[self._node_id].directories[:1]
         me = (self._node_id,)
         state = PartitionState(me, directories, me, self._node_id, 0, 0)
-        return [state.to_record(topic_id, index, self._image.metadata_version) for index in indexes]
+        draft = DraftPartitions(topic_id, state, self._image.metadata_version)
+        for index in indexes:
+            draft.add(index)
+        return draft
 
     def set_topic_overrides(self, name: str, overrides: dict[str, str]) -> None:
         self._set_configs((TOPIC_CONFIG, name), overrides)
@@ -407,18 +431,21 @@ class ClusterMetadata:
             records.append(raised.to_record(topic_id, index, self._image.metadata_version))
         self._commit(records)
 
-    def _commit(self, records: list[MetadataRecord]) -> None:
+    def _commit(self, records: list[MetadataRecord], partitions: "DraftPartitions | None" = None) -> None:
         if self._failure is not None:
             raise self._refusal(self._failure)
         try:
-            self._append(records)
+            self._append(records, partitions)
         except OSError as error:
             raise self._refusal(error) from error
 
-    def _append(self, records: list[MetadataRecord]) -> None:
+    def _append(self, records: list[MetadataRecord], partitions: "DraftPartitions | None" = None) -> None:
+        values = list(map(encode_record, records))
+        if partitions is not None:
+            records, values = records + partitions.records, values + partitions.values
         if records:
             try:
-                self._log.append(records, self._wall_ms())
+                self._log.append(values, self._wall_ms())
             except MetadataNotSynced as error:
                 self._failure = error
                 raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fencepost.broker import handlers
 from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
-from fencepost.broker.cluster_metadata import ClusterMetadata, Topic
+from fencepost.broker.cluster_metadata import ClusterMetadata, DraftPartitions, Topic
 from fencepost.broker.connection import Call, Connection
 from fencepost.broker.dispatch import Dispatcher
 from fencepost.broker.durability import GroupCommit, PageCache, Syncing
@@ -339,9 +339,10 @@ class Node:
     ) -> Steps[Topic]:
         """The same, with others served between one partition and the next; none is visible before the last is there."""
         draft = self.metadata.draft_topic(name, partition_count, overrides, is_internal=name in INTERNAL_TOPICS)
-        logs = yield from self._create_logs(draft, range(partition_count))
+        drafts = self.metadata.draft_partitions(draft.topic_id)
+        logs = yield from self._create_logs(draft, range(partition_count), drafts)
         try:
-            topic = self.metadata.add_topic(draft)
+            topic = self.metadata.add_topic(draft, drafts)
         except KafkaError:
             self._discard_logs(logs)
             raise
@@ -378,9 +379,10 @@ class Node:
 
     def add_partitions_in_steps(self, name: str, partition_count: int) -> Steps[None]:
         topic = self.metadata.topics[name]
-        logs = yield from self._create_logs(topic, range(topic.partition_count, partition_count))
+        drafts = self.metadata.draft_partitions(topic.topic_id)
+        logs = yield from self._create_logs(topic, range(topic.partition_count, partition_count), drafts)
         try:
-            self.metadata.set_partition_count(name, partition_count)
+            self.metadata.set_partition_count(name, partition_count, drafts)
         except KafkaError:
             self._discard_logs(logs)
             raise
@@ -530,7 +532,7 @@ class Node:
             if not partition.log.is_usable:
                 partition.fail(partition.log.refusal())
 
-    def _create_logs(self, topic: Topic, indexes: range) -> Steps[list[PartitionLog]]:
+    def _create_logs(self, topic: Topic, indexes: range, drafts: DraftPartitions) -> Steps[list[PartitionLog]]:
         """The files come before the journal says that they exist, so that a full disk leaves no half-made topic."""
         if self.storage_failure is not None:
             raise self.disk_refusal(self.storage_failure)
@@ -542,6 +544,7 @@ class Node:
             self.storage.forget(topic.name, indexes)
             for index in indexes:
                 logs.append(self.storage.create_log(topic, index, config, now_ms))
+                drafts.add(index)
                 yield None
         except OSError as error:
             self._discard_logs(logs)

@@ -83,19 +83,18 @@ class PartitionState:
 
     @classmethod
     def of_record(cls, record: PartitionRecord) -> "PartitionState":
-        replicas = _shared(record.replicas)
-        return cls(
-            replicas,
-            _directories(record.directories, len(replicas)),
-            _shared(record.isr),
+        return _one_state(
+            tuple(record.replicas),
+            tuple(record.directories),
+            tuple(record.isr),
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
-            _shared(record.removing_replicas),
-            _shared(record.adding_replicas),
+            tuple(record.removing_replicas),
+            tuple(record.adding_replicas),
             record.leader_recovery_state,
-            _shared(record.eligible_leader_replicas or ()),
-            _shared(record.last_known_elr or ()),
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
         )
 
     def changed_by(self, record: Any) -> "PartitionState":
@@ -606,6 +605,12 @@ def _shared(values: Iterable[Any]) -> tuple[Any, ...]:
 @lru_cache(maxsize=4096)
 def _one_for_all(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
+
+
+@lru_cache(maxsize=256)
+def _one_state(replicas: tuple[int, ...], directories: tuple[bytes, ...], *rest: Any) -> PartitionState:
+    """All partitions of a new topic are in the same state, where there are few brokers."""
+    return PartitionState(_shared(replicas), _directories(directories, len(replicas)), *rest)
 
 
 def _taken(changed: list[int] | None, known: tuple[int, ...]) -> tuple[int, ...]:

@@ -290,10 +290,10 @@ class MetadataLog:
             self._disk.sync_directory(self.path)
         self._note_epoch()
 
-    def append(self, records: Iterable[MetadataRecord], now_ms: int) -> int:
-        """The offset of the first. All are durable and count, or none does, even in many batches."""
+    def append(self, values: Iterable[bytes], now_ms: int) -> int:
+        """Encoded records; the offset of the first. All are durable and count, or none does, even in many batches."""
         first_offset = self.end_offset
-        chunks = _chunks(records)
+        chunks = _chunks(values)
         if len(chunks) > 1:
             begin = MetadataRecord(BeginTransactionRecord(name="a change of many records"))
             chunks = [[encode_record(begin)], *chunks, [encode_record(MetadataRecord(EndTransactionRecord()))]]
@@ -419,7 +419,7 @@ def _snapshot(
         head.append(_control(ControlType.KRAFT_VOTERS, voters, now_ms))
     parts = [build_batch(head, partition_leader_epoch=epoch, control=True)]
     offset = len(head)
-    for chunk in _chunks(records):
+    for chunk in _chunks(map(encode_record, records)):
         content = [(now_ms, None, value, ()) for value in chunk]
         parts.append(build_batch(content, base_offset=offset, partition_leader_epoch=epoch))
         offset += len(chunk)
@@ -428,10 +428,10 @@ def _snapshot(
     return b"".join(parts)
 
 
-def _chunks(records: Iterable[MetadataRecord]) -> list[list[bytes]]:
+def _chunks(values: Iterable[bytes]) -> list[list[bytes]]:
     chunks: list[list[bytes]] = [[]]
     size = 0
-    for value in map(encode_record, records):
+    for value in values:
         if size + len(value) > BATCH_RECORDS_BYTES_MAX and chunks[-1]:
             chunks.append([])
             size = 0

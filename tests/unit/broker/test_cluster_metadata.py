@@ -301,7 +301,8 @@ def test_records_that_nobody_acts_on_are_in_the_snapshots() -> None:
     loaded(disk)
     log = MetadataLog(disk, "/data")
     log.begin(log.read(), 1, 0)
-    log.append([config_record((TOPIC_CONFIG, "elsewhere"), "a", "b"), config_record((BROKER_CONFIG, ""), "c", "d")], 0)
+    foreign = [config_record((TOPIC_CONFIG, "elsewhere"), "a", "b"), config_record((BROKER_CONFIG, ""), "c", "d")]
+    log.append(map(encode_record, foreign), 0)
     metadata = loaded(disk, rewrite=True)
     metadata.set_cluster_overrides({"message.max.bytes": "4"})
     metadata.set_cluster_overrides({})
