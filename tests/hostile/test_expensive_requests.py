@@ -1,5 +1,6 @@
 """Small requests that ask for a lot: of time, of syncs, of memory, of partitions. The broker has one thread for all."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,10 +46,12 @@ class Machine:
         self.simulated = SimulatedNode({"offsets.topic.num.partitions": "3"}, seed=1).start()
         self.node = self.simulated.node
         self.syncs = 0
+        self.written: dict[str, bytes] = {}
         write_atomically = self.simulated.disk.write_atomically
 
         def counted(path: str, data: Any) -> None:
             self.syncs += 1
+            self.written[os.path.basename(path)] = bytes(data)
             write_atomically(path, data)
 
         self.simulated.disk.write_atomically = counted  # type: ignore[method-assign]
@@ -176,6 +179,16 @@ def test_records_of_one_partition_deleted_many_times_are_checkpointed_once(machi
     answer = machine.call(ApiKey.DELETE_RECORDS, 2, request)
     assert answer.topics[0].partitions[-1].low_watermark == 3
     assert machine.syncs - before <= 4
+
+
+def test_records_of_one_partition_deleted_do_not_write_down_all_others(machine: Machine) -> None:
+    batch = build_batch([(1_700_000_000_000, None, b"v", ()) for _ in range(5)])
+    machine.call(ApiKey.PRODUCE, 9, produce_request("orders", bytes(batch)))
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    one = [topic.DeleteRecordsPartition(partition_index=0, offset=2)]
+    machine.written.clear()
+    machine.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[topic(name="orders", partitions=one)]))
+    assert machine.written == {"log-start-offset-checkpoint": b"0\n1\norders 0 2\n"}
 
 
 def test_a_feature_updated_many_times_is_updated_once(machine: Machine) -> None:

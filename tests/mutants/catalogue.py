@@ -450,7 +450,7 @@ MUTANTS = [
     Mutant("settings-not-applied", "a log goes by its old settings until a restart",
            [(Node, "_apply_topic_config", nothing)]),
     Mutant("deleted-records-return", "DeleteRecords is answered before the new log start is durable",
-           [(Node, "write_checkpoints", nothing)]),
+           [(Node, "write_log_starts", nothing)]),
     Mutant("compaction-keeps-the-oldest", "compaction drops the newest value of a key",
            [(compaction.KeyMap, "is_newest", _keeps_the_oldest)]),
     Mutant("compaction-trusts-aborted", "compaction takes aborted records for committed ones",

@@ -5,7 +5,7 @@ The shell (or the simulation) makes a Node, calls `start`, hands it connections 
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fencepost.broker import handlers
@@ -319,10 +319,10 @@ class Node:
     def logs(self) -> Iterator[PartitionLog]:
         return (partition.log for partition in self.all_partitions())
 
-    def write_checkpoints(self) -> None:
-        """Make every log's start and recovery point durable."""
+    def write_log_starts(self, logs: Iterable[PartitionLog]) -> None:
+        """Make the starts of some logs durable."""
         try:
-            self.storage.write_checkpoints(self.logs())
+            self.storage.write_log_starts(logs)
         except OSError as error:
             raise self.disk_refusal(error) from error
 

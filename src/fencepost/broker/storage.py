@@ -352,6 +352,13 @@ class Storage:
         ):
             self._write_checkpoint(name, offsets)
 
+    def write_log_starts(self, logs: Iterable[PartitionLog]) -> None:
+        """The checkpoint keeps what it holds of other logs. Those that begin at 0 are not in it."""
+        raised = {TopicPartition(log.topic, log.partition): log.log_start_offset for log in logs}
+        self._write_checkpoint(
+            LOG_START_OFFSET_CHECKPOINT, {**self._checkpointed[LOG_START_OFFSET_CHECKPOINT], **raised}
+        )
+
     def close(self, logs: Iterable[PartitionLog], broker_epoch: int) -> None:
         """Leave nothing to recover."""
         logs = list(logs)

@@ -2,7 +2,8 @@
 
 The versions differ only in their encoding. Describing needs DESCRIBE on the cluster, changing ALTER. Without an
 authorizer all three answer SECURITY_DISABLED. The rules of a request are written together and count when they are
-durable. Creating a rule that exists succeeds; a filter that matches nothing deletes nothing.
+durable. Creating a rule that exists succeeds; a filter that matches nothing deletes nothing. Describing and deleting go
+through all rules: they are written as steps, which are charged to the client's share (`processor_shares.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from fencepost.broker.connection import Call
 from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Handler, Shape
 from fencepost.broker.rights import OnCluster
+from fencepost.broker.slices import Steps
 from fencepost.wire.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -44,7 +46,8 @@ _Creation = CreateAclsResponse.AclCreationResult
 _FilterResult = DeleteAclsResponse.DeleteAclsFilterResult
 
 
-def describe_acls(node: Node, call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def describe_acls(node: Node, call: Call, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
+    yield None
     if node.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     wanted = _filter(request)
@@ -94,7 +97,8 @@ def create_acls(node: Node, call: Call, request: CreateAclsRequest) -> CreateAcl
     return response
 
 
-def delete_acls(node: Node, call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def delete_acls(node: Node, call: Call, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
+    yield None
     response = DeleteAclsResponse()
     if node.authorizer is None:
         refused = _FilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
