@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
+from fencepost.client.errors import NOT_THERE, BrokerError, UnknownPartition, UnknownTopic
 from fencepost.spark.source_cluster import SourceCluster
 from fencepost.spark.source_errors import DataLoss
 from fencepost.spark.source_offsets import OffsetRange, limited
@@ -14,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 SHRUNK_LOG_TRIES = 10
 SHRUNK_LOG_PAUSE_SECONDS = 0.2
+VANISHED_TOPIC_TRIES = 50
+VANISHED_TOPIC_PAUSE_SECONDS = 0.1
 
 Offsets = dict[TopicPartition, int]
 
@@ -52,8 +55,7 @@ class SourceProgress:
     def _available(self, start: Offsets) -> tuple[Offsets, Offsets, Offsets]:
         """The ends of all partitions, the beginnings of those that are new, and of those whose topic was made again."""
         if self._target is None:
-            there = self._cluster.partitions(may_lack={partition.topic for partition in start})
-            self.latest = self._cluster.latest(there)
+            self.latest = self._ends({partition.topic for partition in start})
         else:
             self.latest = dict(self._target)
         gone = set(start) - set(self.latest)
@@ -70,6 +72,18 @@ class SourceProgress:
             self._cluster.earliest(set(until) - set(start)),
             self._cluster.earliest(others | shorter),
         )
+
+    def _ends(self, may_lack: set[str]) -> Offsets:
+        """A topic may be deleted after it was found, and the leaders of a new one hear of it a little later."""
+        for _ in range(VANISHED_TOPIC_TRIES):
+            there = self._cluster.partitions(may_lack=may_lack)
+            try:
+                return self._cluster.latest(there)
+            except (UnknownTopic, UnknownPartition, BrokerError) as error:
+                if isinstance(error, BrokerError) and error.code not in NOT_THERE:
+                    raise
+                time.sleep(VANISHED_TOPIC_PAUSE_SECONDS)
+        return self._cluster.latest(self._cluster.partitions(may_lack=may_lack))
 
     def _of_other_topics(self, start: Offsets, until: Offsets) -> set[TopicPartition]:
         """Partitions whose topic was deleted and made again since this query has last looked, however long the new log
