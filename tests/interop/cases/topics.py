@@ -196,6 +196,28 @@ def delete_topics_of_every_kind(peer: Peer) -> Any:
 
 
 @case
+def delete_topics_that_are_named_twice(peer: Peer) -> Any:
+    """They stay, and each has one answer."""
+    first, second, third = peer.topic("a"), peer.topic("b"), peer.topic("c")
+    first_id = peer.topic_id(first)
+
+    def delete(version: int, **fields: Any) -> Any:
+        answer = comparable(peer.call("DeleteTopics", version, {"TimeoutMs": 5000, **fields}))
+        return sorted(answer["Responses"], key=str)
+
+    return [
+        delete(5, TopicNames=[first, first, second]),
+        delete(6, Topics=[{"Name": first}, {"Name": first}]),
+        delete(6, Topics=[{"Name": None, "TopicId": first_id}, {"Name": None, "TopicId": first_id}]),
+        delete(6, Topics=[{"Name": first}, {"Name": None, "TopicId": first_id}]),
+        delete(6, Topics=[{"Name": None, "TopicId": first_id}, {"Name": first}]),
+        peer.describe_topic(first)["ErrorCode"],
+        peer.describe_topic(third)["ErrorCode"],
+        delete(5, TopicNames=[peer.name("unknown"), peer.name("unknown")]),
+    ]
+
+
+@case
 def a_deleted_topic_is_gone_for_producers_and_consumers(peer: Peer) -> Any:
     topic = peer.topic()
     peer.fill(topic, 2)

@@ -209,7 +209,8 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
     access = call.access
     if access is not None and (not node.config.delete_topic_enable or access.could_cluster(AclOperation.DELETE)):
         access = None
-    for name, topic_id in wanted:
+    times = Counter(wanted)
+    for name, topic_id in times:
         yield None
         if access is not None:
             refusal = _deletion_refusal(node, access, name, topic_id)
@@ -221,6 +222,10 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
         try:
             if (name is None) == (topic_id == NO_TOPIC_ID):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Exactly one of name and topic id must be given.")
+            if times[name, topic_id] > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Duplicate topic id." if name is None else "Duplicate topic name."
+                )
             if not node.config.delete_topic_enable:
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             if name is not None:
@@ -229,10 +234,19 @@ def delete_topics(node: "Node", call: Call, request: DeleteTopicsRequest) -> Ste
                     raise KafkaError(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
                     )
+                if (None, topic.topic_id) in times:
+                    result.topic_id = topic.topic_id
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        "The provided topic name maps to an ID that was already supplied.",
+                    )
             else:
                 topic = node.metadata.topics_by_id.get(topic_id)
                 if topic is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+                if (topic.name, NO_TOPIC_ID) in times:
+                    response.responses.pop()  # the answer to its name is the answer
+                    continue
             result.name, result.topic_id = topic.name, topic.topic_id
             node.check_not_in_the_making(topic.name)
             yield from node.delete_topic_in_steps(topic.name)
