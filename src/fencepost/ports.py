@@ -6,7 +6,7 @@ faults). Nothing in the core may reach around them.
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -24,6 +24,21 @@ class Clock(Protocol):
 
     def cpu_ns(self) -> int:
         """Processor time of the calling thread. Simulated, looks at `work_ns` are the only work there is."""
+
+
+# A named tuple's own constructor is a Python function; moments are made with every call of a coordinator.
+_new_tuple = tuple.__new__
+
+
+class Now(NamedTuple):
+    """One moment on two clocks: time-outs are measured on the first, records are stamped with the second."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+    @staticmethod
+    def of(clock: Clock) -> "Now":
+        return _new_tuple(Now, (clock.monotonic_ms(), clock.wall_ms()))
 
 
 class Timer(Protocol):

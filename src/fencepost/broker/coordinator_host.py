@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fencepost.broker.internal_topics import Loader
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.runtime import CoordinatorRuntime
-from fencepost.ports import Timer
+from fencepost.ports import Now, Timer
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.events import DamageFound
 from fencepost.broker.partition import Partition
 from fencepost.config import BrokerConfig, TopicConfig
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, CoordinatorRuntime
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from fencepost.log.producers import Marker, Origin, VerificationGuard
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError

@@ -7,7 +7,6 @@ while a member subscribes to its topic or a transaction holds a newer one. A gro
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import GroupDeleted, OffsetsRemoved
 from fencepost.coordinators.group import Group, GroupState
 from fencepost.coordinators.journal import CommittedOffset, Entry, GroupEntry, OffsetEntry
@@ -15,6 +14,7 @@ from fencepost.coordinators.rebalance import Rebalance
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_commits
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (

@@ -6,7 +6,7 @@ of topics or partitions that do not exist are refused one by one, before the gro
 
 from collections.abc import Callable, Sequence
 
-from fencepost.coordinators.context import Now, Topics
+from fencepost.coordinators.context import Topics
 from fencepost.coordinators.group import Group, GroupState
 from fencepost.coordinators.journal import ZERO_TOPIC_ID, CommittedOffset, OffsetEntry
 from fencepost.coordinators.rebalance import Rebalance
@@ -14,6 +14,7 @@ from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.log.producers import VerificationGuard
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (

@@ -1,22 +1,6 @@
-"""What comes with every call to a coordinator: when it is, who asks, and which topics there are."""
+"""What comes with every call to a coordinator: who asks, and which topics there are. When it is: `ports.Now`."""
 
 from typing import NamedTuple, Protocol
-
-from fencepost.ports import Clock
-
-# A named tuple's own constructor is a Python function; these are made with every call.
-_new_tuple = tuple.__new__
-
-
-class Now(NamedTuple):
-    """One moment on two clocks: time-outs are measured on the first, records are stamped with the second."""
-
-    monotonic_ms: int
-    wall_ms: int
-
-    @staticmethod
-    def of(clock: Clock) -> "Now":
-        return _new_tuple(Now, (clock.monotonic_ms(), clock.wall_ms()))
 
 
 class Caller(NamedTuple):

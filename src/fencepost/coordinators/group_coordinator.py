@@ -11,7 +11,7 @@ from fencepost.config import BrokerConfig
 from fencepost.coordinators import journal
 from fencepost.coordinators.admin import GroupAdmin
 from fencepost.coordinators.commits import Commits
-from fencepost.coordinators.context import Caller, Now, Topics
+from fencepost.coordinators.context import Caller, Topics
 from fencepost.coordinators.fetches import Fetches
 from fencepost.coordinators.group import GroupState
 from fencepost.coordinators.join import Joins
@@ -23,7 +23,7 @@ from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.producers import VerificationGuard
-from fencepost.ports import Clock, Randomness
+from fencepost.ports import Clock, Now, Randomness
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (

@@ -8,7 +8,7 @@ rebalance, and the old one is fenced. From version 9 a leader that comes back th
 import uuid
 from functools import partial
 
-from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.context import Caller
 from fencepost.coordinators.events import MemberFenced, MemberRemoved, RemovalReason, StaticMemberReplaced
 from fencepost.coordinators.group import (
     UNKNOWN_MEMBER_ID,
@@ -23,7 +23,7 @@ from fencepost.coordinators.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalan
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_members
-from fencepost.ports import Randomness
+from fencepost.ports import Now, Randomness
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import GroupMetadataValue, JoinGroupRequest, JoinGroupResponse, SyncGroupResponse

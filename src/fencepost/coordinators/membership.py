@@ -1,12 +1,12 @@
 """SyncGroup 0-5, Heartbeat 0-4 and LeaveGroup 0-5: what members do once they have an id."""
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import MemberFenced, MemberRemoved, RemovalReason
 from fencepost.coordinators.group import UNKNOWN_MEMBER_ID, Group, GroupState
 from fencepost.coordinators.rebalance import Rebalance, session_key
 from fencepost.coordinators.runtime import Written
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.write_errors import error_for_commits
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (

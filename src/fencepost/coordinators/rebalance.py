@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from fencepost.config import BrokerConfig
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import (
     GroupEmptied,
     GroupRebalanced,
@@ -24,6 +23,7 @@ from fencepost.coordinators.runtime import CoordinatorRuntime, Events, ShardStat
 from fencepost.coordinators.shard import GroupShard
 from fencepost.coordinators.timers import Timers
 from fencepost.coordinators.write_errors import error_for_members
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse

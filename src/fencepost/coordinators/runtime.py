@@ -14,11 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import CoordinatorLoaded, CoordinatorUnloaded, RecordSkipped, WriteFailed
 from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.log.producers import Marker, VerificationGuard
-from fencepost.ports import Buffer, Clock
+from fencepost.ports import Buffer, Clock, Now
 from fencepost.promise import Promise
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType, iterate_headers, read_marker
 from fencepost.wire.errors import ErrorCode, KafkaError, MalformedMessage

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.group import Group
 from fencepost.coordinators.journal import Entry, GroupEntry, OffsetEntry
 from fencepost.coordinators.offsets import OffsetStore, StoredOffset
+from fencepost.ports import Now
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_ID
 

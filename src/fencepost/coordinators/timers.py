@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from itertools import count
 
-from fencepost.coordinators.context import Now
+from fencepost.ports import Now
 
 Callback = Callable[[Now], None]
 

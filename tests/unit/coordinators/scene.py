@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 from fencepost.broker.slices import finished
 from fencepost.config import broker_config
-from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.context import Caller
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.coordinators.journal import JournalRecord, decode_entry
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.log.producers import Marker
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire import messages
 from fencepost.wire.batch import ControlType, build_batch, control_batch

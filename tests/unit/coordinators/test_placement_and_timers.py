@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.placement import java_string_hash, partition_for_key
 from fencepost.coordinators.timers import Timers
+from fencepost.ports import Now
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.events import WriteFailed
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome, ApplyWhen, CoordinatorRuntime, ShardState
 from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.log.producers import Marker
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.errors import ErrorCode, KafkaError
 

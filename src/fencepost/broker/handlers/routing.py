@@ -9,8 +9,9 @@ from fencepost.broker.connection import Call
 from fencepost.broker.coordinator_host import CoordinatorHost
 from fencepost.broker.handler import Function
 from fencepost.broker.slices import Steps
-from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.context import Caller
 from fencepost.coordinators.transactions.ghosts import DropConnection
+from fencepost.ports import Now
 from fencepost.promise import Promise
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.runtime import CoordinatorRuntime
 from fencepost.coordinators.transactions.patterns import InvalidPattern, compile_pattern
 from fencepost.coordinators.transactions.transaction_journal import by_topic
@@ -12,6 +11,7 @@ from fencepost.coordinators.transactions.transaction_metadata import (
     TransactionShard,
 )
 from fencepost.coordinators.transactions.transaction_states import PREPARED, STATE_OF_WIRE_NAME, TransactionState
+from fencepost.ports import Now
 from fencepost.wire.errors import ErrorCode, KafkaError
 from fencepost.wire.messages import (
     DescribeTransactionsRequest,

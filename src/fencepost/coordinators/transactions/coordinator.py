@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from fencepost.config import BrokerConfig
-from fencepost.coordinators.context import Caller, Now, Topics
+from fencepost.coordinators.context import Caller, Topics
 from fencepost.coordinators.placement import partition_for_key
 from fencepost.coordinators.runtime import Append as AppendRecords
 from fencepost.coordinators.runtime import ApplyWhen, CoordinatorRuntime, Written
@@ -90,7 +90,7 @@ from fencepost.coordinators.transactions.transaction_metadata import (
 )
 from fencepost.coordinators.transactions.transaction_states import TransactionState
 from fencepost.internal_topic_names import TRANSACTION_STATE
-from fencepost.ports import Clock
+from fencepost.ports import Clock, Now
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH

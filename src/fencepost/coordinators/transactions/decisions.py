@@ -23,7 +23,7 @@ producer's epoch.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.context import Caller
 from fencepost.coordinators.transactions.effects import (
     AGREED,
     AddCall,
@@ -93,6 +93,7 @@ from fencepost.coordinators.transactions.transaction_states import (
     PREPARED,
     TransactionState,
 )
+from fencepost.ports import Now
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX
 from fencepost.wire.errors import ErrorCode, KafkaError

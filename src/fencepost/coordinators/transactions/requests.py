@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
-from fencepost.coordinators.context import Caller, Now, Topics
+from fencepost.coordinators.context import Caller, Topics
 from fencepost.coordinators.transactions.effects import AddCall, EndCall, InitCall, Outcome, VerifyCall
 from fencepost.coordinators.transactions.ghosts import DropConnection
 from fencepost.coordinators.transactions.transaction_metadata import PROTOCOL_1, PROTOCOL_2, ProducerPair
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import ErrorCode

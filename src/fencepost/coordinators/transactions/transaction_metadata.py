@@ -12,7 +12,6 @@ methods below.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.illegal_transition import IllegalTransition
 from fencepost.coordinators.transactions.ghosts import NO_GHOSTS_SEEN, GhostGuard
 from fencepost.coordinators.transactions.transaction_states import (
@@ -23,6 +22,7 @@ from fencepost.coordinators.transactions.transaction_states import (
     TransactionState,
     check_transition,
 )
+from fencepost.ports import Now
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX
 

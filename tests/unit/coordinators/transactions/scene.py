@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.broker.slices import finished
 from fencepost.config import broker_config
-from fencepost.coordinators.context import Caller, Now
+from fencepost.coordinators.context import Caller
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import DURABLE, AppendOutcome
 from fencepost.coordinators.transactions import events as told
@@ -25,6 +25,7 @@ from fencepost.coordinators.transactions.transaction_metadata import (
     TransactionRecord,
 )
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire import messages

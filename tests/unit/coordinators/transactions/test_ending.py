@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 
-from fencepost.coordinators.context import Now
 from fencepost.coordinators.transactions.decisions import (
     Refused,
     check_identity,
@@ -18,6 +17,7 @@ from fencepost.coordinators.transactions.transaction_metadata import (
     TransactionRecord,
 )
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
+from fencepost.ports import Now
 from tests.unit.coordinators.transactions.scene import Scene
 
 NOW = Now(0, 1_700_000_000_000)
