@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fencepost.coordinators.transactions import coordinator
+from fencepost.coordinators.transactions.calls import NO_PAIR
 from fencepost.coordinators.transactions.effects import (
     Answer,
     Append,
@@ -32,7 +33,7 @@ from fencepost.coordinators.transactions.effects import (
     SetTimer,
     Wait,
 )
-from fencepost.coordinators.transactions.transaction_metadata import NO_PAIR, TransactionEntry
+from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry
 from tests.unit.coordinators.transactions.scene import Scene, describe, names
 
 TRANSCRIPT = Path(__file__).with_name("transaction_decisions.txt")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from fencepost.broker.security.access import Access
 from fencepost.broker.security.principal import ANONYMOUS, Principal
+from fencepost.coordinators.context import Caller
 from fencepost.ports import Buffer, Scheduler
 from fencepost.promise import Promise
 from fencepost.wire.catalog import ApiKey
@@ -57,6 +58,12 @@ class Call:
     @property
     def client_host(self) -> str:
         return self.connection.peer_host
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for a coordinator."""
+        connection = self.connection
+        return Caller(self.client_id or "", connection.peer_host, connection.number)
 
 
 class LargeCall(Call):

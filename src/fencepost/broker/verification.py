@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.partition import Partition
-from fencepost.coordinators.context import Caller
 from fencepost.log.producers import VerificationGuard
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
@@ -55,9 +54,8 @@ def ask_coordinator(
     adds: bool,
 ) -> Promise[dict[TopicPartition, ErrorCode]]:
     """The coordinator's word on each partition, in the codes that partition leaders pass on."""
-    caller = Caller(call.client_id or "", call.client_host, call.connection.number)
     asked = node.transactions.coordinator.verify_or_add(
-        transactional_id, producer_id, producer_epoch, partitions, add=adds, caller=caller
+        transactional_id, producer_id, producer_epoch, partitions, add=adds, caller=call.caller
     )
     if asked.done and ErrorCode.PRODUCER_FENCED not in asked.value.values():
         return asked

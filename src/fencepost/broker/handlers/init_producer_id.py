@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
 from fencepost.broker.handler import Handler
-from fencepost.broker.handlers.routing import caller_of
 from fencepost.broker.rights import OnCluster
 from fencepost.broker.security.access import Access
 from fencepost.promise import Promise
@@ -29,7 +28,7 @@ def init_producer_id(
         return _refused(call, request, ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         host = node.transactions
-        return host.coordinator.init_producer_id(request, call.version, caller_of(call), host.now())
+        return host.coordinator.init_producer_id(request, call.version, call.caller, host.now())
     try:
         return InitProducerIdResponse(producer_id=node.metadata.next_producer_id(), producer_epoch=0)
     except KafkaError as error:

@@ -21,22 +21,24 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.connection import Call
 from fencepost.broker.handler import (
     WRITTEN_PART_ENTRIES,
+    Function,
     Handler,
     Shape,
     completed,
 )
-from fencepost.broker.handlers.routing import caller_of, routed, routed_or_dropped
+from fencepost.broker.handlers.routing import Method, MethodInSteps
 from fencepost.broker.markers import write_markers
 from fencepost.broker.rights import IN_HANDLER, Named, OnCluster, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
-from fencepost.broker.transactions import Transactions
 from fencepost.broker.verification import ask_coordinator, begin_verification
 from fencepost.coordinators.transactions.coordinator import TransactionCoordinator
 from fencepost.coordinators.transactions.effects import MarkerOrder
+from fencepost.coordinators.transactions.ghosts import DropConnection
 from fencepost.coordinators.write_errors import error_for_commits
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.log.producers import VerificationGuard
+from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.acls import AclOperation, ResourceType
@@ -76,8 +78,42 @@ _MarkerTopicResult = _MarkerResult.WritableTxnMarkerTopicResult
 _MarkerPartitionResult = _MarkerTopicResult.WritableTxnMarkerPartitionResult
 
 
-def _transactions(node: Node) -> Transactions:
-    return node.transactions
+def _or_dropped(method: Method, in_steps: MethodInSteps | None = None) -> Function:
+    """Hands the request to a method of the coordinator, `in_steps` if it is large and there is a method for that.
+
+    A call may come late, on a connection that its client has replaced: it gets no answer, and the connection is closed.
+    """
+
+    def handle(node: Node, call: Call, request: Any) -> Any:
+        coordinator, now = node.transactions.coordinator, Now.of(node.clock)
+        if in_steps is not None and call.is_large:
+            return _sliced_unless_dropped(call, in_steps(coordinator, request, call.version, call.caller, now))
+        answer = method(coordinator, request, call.version, call.caller, now)
+        if answer.done:
+            message = answer.value
+            if type(message) is not DropConnection:
+                return message
+        return _unless_dropped(call, answer)
+
+    return handle
+
+
+def _sliced_unless_dropped(call: Call, steps: Steps[Any]) -> Steps[Any]:
+    message = yield from steps
+    return _unless_dropped(call, Promise.resolved(message)) if type(message) is DropConnection else message
+
+
+def _unless_dropped(call: Call, answer: Promise[Any]) -> Promise[Any]:
+    reply: Promise[Any] = Promise()
+
+    def answered(message: Any) -> None:
+        if type(message) is DropConnection:
+            call.connection.close("a delayed call on a connection that its client has replaced")
+        else:
+            reply.resolve(message)
+
+    answer.then(answered)
+    return reply
 
 
 def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -> Promise[TxnOffsetCommitResponse]:
@@ -85,7 +121,7 @@ def txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -
 
     def commit(guard: VerificationGuard | None) -> None:
         groups = node.groups
-        groups.coordinator.txn_offset_commit(request, call.version, caller_of(call), groups.now(), guard).then(
+        groups.coordinator.txn_offset_commit(request, call.version, call.caller, groups.now(), guard).then(
             reply.resolve
         )
 
@@ -202,7 +238,8 @@ def list_transactions(node: Node, call: Call, request: ListTransactionsRequest) 
 
 
 def describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Any:
-    answer = _describe_transactions(node, call, request)
+    coordinator, now = node.transactions.coordinator, Now.of(node.clock)
+    answer = coordinator.describe_transactions(request, call.version, call.caller, now).value
     access = call.access
     if access is None:
         return answer
@@ -217,9 +254,7 @@ def describe_transactions(node: Node, call: Call, request: DescribeTransactionsR
     return completed(answer, with_visible_topics)
 
 
-_describe_transactions = routed(_transactions, TransactionCoordinator.describe_transactions)
-_add_partitions_to_txn = routed_or_dropped(
-    _transactions,
+_add_partitions_to_txn = _or_dropped(
     TransactionCoordinator.add_partitions_to_txn,
     TransactionCoordinator.add_partitions_to_txn_in_steps,
 )
@@ -319,9 +354,9 @@ HANDLERS = {
         on_error=_none_added,
     ),
     ApiKey.ADD_OFFSETS_TO_TXN: Handler(
-        routed_or_dropped(_transactions, TransactionCoordinator.add_offsets_to_txn), needs=(_WRITE_ID, _READ_GROUP)
+        _or_dropped(TransactionCoordinator.add_offsets_to_txn), needs=(_WRITE_ID, _READ_GROUP)
     ),
-    ApiKey.END_TXN: Handler(routed_or_dropped(_transactions, TransactionCoordinator.end_txn), needs=(_WRITE_ID,)),
+    ApiKey.END_TXN: Handler(_or_dropped(TransactionCoordinator.end_txn), needs=(_WRITE_ID,)),
     ApiKey.DESCRIBE_TRANSACTIONS: Handler(
         describe_transactions,
         reads_only=True,

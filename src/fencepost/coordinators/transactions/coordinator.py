@@ -1,9 +1,10 @@
 """The transaction coordinator: the driver that carries decisions out.
 
-One method per request, each answering through a Promise. A method finds the id, asks `decisions` what to do, and
-carries out the effects in order, in `_carry_out` and nowhere else. A record that is appended is a barrier: the effects
-after it wait until it is durable. Until then the id has its one slot taken, so that a call that comes meanwhile gets
-CONCURRENT_TRANSACTIONS or, if it adds a partition, waits.
+One method per request, each answering through a Promise: InitProducerId 0-6, EndTxn 0-5 (protocol 2 from version 5 on,
+which has room for the epoch that comes with it), the others by way of `add_requests` and `admin`. A method finds the
+id, asks `decisions` what to do, and carries out the effects in order, in `_carry_out` and nowhere else. A record that
+is appended is a barrier: the effects after it wait until it is durable. Until then the id has its one slot taken, so
+that a call that comes meanwhile gets CONCURRENT_TRANSACTIONS or, if it adds a partition, waits.
 
 The broker loads and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_ms`; `deadline_moved`
 is called when that came nearer. A promise of DropConnection means: close the connection and answer nothing.
@@ -19,7 +20,9 @@ from fencepost.coordinators.placement import partition_for_key
 from fencepost.coordinators.runtime import Append as AppendRecords
 from fencepost.coordinators.runtime import ApplyWhen, CoordinatorRuntime, Written
 from fencepost.coordinators.timers import Timers
+from fencepost.coordinators.transactions.add_requests import AddRequests, Errors, Reply, everywhere
 from fencepost.coordinators.transactions.admin import TransactionAdmin
+from fencepost.coordinators.transactions.calls import AddCall, EndCall, InitCall, Outcome, ProducerPair, VerifyCall
 from fencepost.coordinators.transactions.decisions import (
     BROKER_ITSELF,
     Rules,
@@ -40,7 +43,6 @@ from fencepost.coordinators.transactions.decisions import (
     verify_partitions,
 )
 from fencepost.coordinators.transactions.effects import (
-    AddCall,
     Answer,
     Append,
     CancelTimer,
@@ -56,7 +58,6 @@ from fencepost.coordinators.transactions.effects import (
     KeepGuard,
     MarkerOrder,
     NoteFencing,
-    Outcome,
     Release,
     Report,
     Reserve,
@@ -64,25 +65,13 @@ from fencepost.coordinators.transactions.effects import (
     SendMarkers,
     SetTimer,
     TimerKind,
-    VerifyCall,
     Wait,
 )
 from fencepost.coordinators.transactions.events import TransactionalIdsExpired, stamped
 from fencepost.coordinators.transactions.ghosts import DROP_CONNECTION, DropConnection
-from fencepost.coordinators.transactions.requests import (
-    AddRequests,
-    Errors,
-    Reply,
-    end_call,
-    end_response,
-    everywhere,
-    init_call,
-    init_response,
-)
 from fencepost.coordinators.transactions.transaction_journal import TransactionJournal
 from fencepost.coordinators.transactions.transaction_metadata import (
     PROTOCOL_2,
-    ProducerPair,
     TransactionEntry,
     TransactionMetadata,
     TransactionRecord,
@@ -118,6 +107,10 @@ SendMarkerOrder = Callable[[MarkerOrder, MarkerDone], None]
 # A named tuple's own constructor is a Python function; entries are made for every write.
 _new_tuple = tuple.__new__
 
+# Clients of earlier versions know only INVALID_PRODUCER_EPOCH.
+INIT_FENCED_VERSION = 4
+END_FENCED_VERSION = 2
+END_PROTOCOL_2_VERSION = 5
 TOMBSTONES_PER_WRITE_MAX = 1_000
 _WAIT_TIMER = "add"
 _TOMBSTONES_TIMER = ("tombstones",)
@@ -191,7 +184,14 @@ class TransactionCoordinator:
     def init_producer_id(
         self, request: InitProducerIdRequest, version: int, caller: Caller, now: Now
     ) -> Promise[InitProducerIdResponse]:
-        call = init_call(request, caller)
+        call = InitCall(
+            request.transactional_id,
+            _new_tuple(ProducerPair, (request.producer_id, request.producer_epoch)),
+            request.transaction_timeout_ms,
+            request.enable2_pc,
+            request.keep_prepared_txn,
+            caller,
+        )
         metadata = None
         effects = check_init(call, self._rules, now)
         if not effects:
@@ -205,7 +205,7 @@ class TransactionCoordinator:
             except KafkaError as error:
                 effects = refuse(metadata, call, error, now)
         self._carry_out(metadata, effects, now)
-        return call.reply.map(lambda outcome: init_response(outcome, version))
+        return call.reply.map(partial(_init_response, version))
 
     def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, version: int, caller: Caller, now: Now
@@ -237,7 +237,13 @@ class TransactionCoordinator:
     def end_txn(
         self, request: EndTxnRequest, version: int, caller: Caller, now: Now
     ) -> Promise[EndTxnResponse | DropConnection]:
-        call = end_call(request, version, caller)
+        call = EndCall(
+            request.transactional_id,
+            _new_tuple(ProducerPair, (request.producer_id, request.producer_epoch)),
+            request.committed,
+            version >= END_PROTOCOL_2_VERSION,
+            caller,
+        )
         metadata = None
         try:
             if call.transactional_id:
@@ -248,7 +254,7 @@ class TransactionCoordinator:
         except KafkaError as error:
             effects = refuse(metadata, call, error, now)
         self._carry_out(metadata, effects, now)
-        return call.reply.map(lambda outcome: end_response(outcome, version))
+        return call.reply.map(partial(_end_response, version))
 
     # Partition leaders
 
@@ -547,6 +553,27 @@ class TransactionCoordinator:
     def _shard_unloaded(self, shard: TransactionShard) -> None:
         for metadata in shard.transactions.values():
             self._abandon(metadata)
+
+
+def _init_response(version: int, outcome: Outcome | DropConnection) -> InitProducerIdResponse:
+    assert not isinstance(outcome, DropConnection), "an InitProducerId cannot be a ghost"
+    return InitProducerIdResponse(
+        error_code=outcome.error_for(version, INIT_FENCED_VERSION),
+        producer_id=outcome.client.producer_id,
+        producer_epoch=outcome.client.producer_epoch,
+        ongoing_txn_producer_id=outcome.ongoing.producer_id,
+        ongoing_txn_producer_epoch=outcome.ongoing.producer_epoch,
+    )
+
+
+def _end_response(version: int, outcome: Outcome | DropConnection) -> EndTxnResponse | DropConnection:
+    if isinstance(outcome, DropConnection):
+        return outcome
+    if outcome.error is not ErrorCode.NONE:
+        return EndTxnResponse(error_code=outcome.error_for(version, END_FENCED_VERSION))
+    if version < END_PROTOCOL_2_VERSION:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=outcome.client.producer_id, producer_epoch=outcome.client.producer_epoch)
 
 
 def _next_sweep(deadline_ms: int, interval_ms: int) -> int:

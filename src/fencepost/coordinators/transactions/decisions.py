@@ -24,12 +24,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencepost.coordinators.context import Caller
-from fencepost.coordinators.transactions.effects import (
+from fencepost.coordinators.transactions.calls import (
     AGREED,
+    NO_PAIR,
     AddCall,
+    Call,
+    EndCall,
+    InitCall,
+    Outcome,
+    ProducerPair,
+    VerifyCall,
+)
+from fencepost.coordinators.transactions.effects import (
     Answer,
     Append,
-    Call,
     CancelTimer,
     CatchUp,
     CountMarker,
@@ -37,13 +45,10 @@ from fencepost.coordinators.transactions.effects import (
     DrawProducerId,
     Drop,
     Effects,
-    EndCall,
     Expire,
     Forget,
-    InitCall,
     KeepGuard,
     NoteFencing,
-    Outcome,
     Release,
     Report,
     Reserve,
@@ -51,7 +56,6 @@ from fencepost.coordinators.transactions.effects import (
     SendMarkers,
     SetTimer,
     TimerKind,
-    VerifyCall,
     Wait,
 )
 from fencepost.coordinators.transactions.events import (
@@ -74,12 +78,10 @@ from fencepost.coordinators.transactions.events import (
 from fencepost.coordinators.transactions.ghosts import GhostGuard, Signature
 from fencepost.coordinators.transactions.transaction_metadata import (
     EPOCH_EXHAUSTED,
-    NO_PAIR,
     NO_TIMESTAMP,
     PROTOCOL_1,
     PROTOCOL_2,
     TIMEOUT_NEVER_MS,
-    ProducerPair,
     TransactionMetadata,
     TransactionRecord,
     is_exhausted,

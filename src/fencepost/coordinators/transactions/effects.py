@@ -1,4 +1,4 @@
-"""Calls in, effects out: the plain values between a decision and the coordinator that carries it out.
+"""Effects: the plain values between a decision and the coordinator that carries it out.
 
 A decision returns a list of effects, which are carried out in order. `Append` is a barrier: what comes before it
 happens at once, what comes after it happens when the record is durable and applied, and never if it cannot be
@@ -8,91 +8,14 @@ written; what happens instead is another decision (`decisions.decide_lost`).
 import dataclasses
 import enum
 from collections.abc import Collection
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from fencepost.coordinators.context import Caller
+from fencepost.coordinators.transactions.calls import AddCall, Call, Outcome
 from fencepost.coordinators.transactions.events import FencingCause, TransactionEvent
-from fencepost.coordinators.transactions.ghosts import DropConnection, GhostGuard
-from fencepost.coordinators.transactions.transaction_metadata import NO_PAIR, ProducerPair, TransactionRecord
+from fencepost.coordinators.transactions.ghosts import GhostGuard
+from fencepost.coordinators.transactions.transaction_metadata import TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import TransactionState
-from fencepost.promise import Promise
 from fencepost.topic_partition import TopicPartition
-from fencepost.wire.errors import ErrorCode
-
-
-class Outcome(NamedTuple):
-    """What a client learns, whatever its version of the request."""
-
-    error: ErrorCode
-    client: ProducerPair = NO_PAIR
-    """What it goes on with."""
-    ongoing: ProducerPair = NO_PAIR
-    """The pair of the prepared transaction that it is to end."""
-
-
-AGREED = Outcome(ErrorCode.NONE)
-
-# Calls
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class InitCall:
-    operation: ClassVar[str] = "InitProducerId"
-
-    transactional_id: str | None
-    """None: the client is idempotent only, and wants no more than a producer id."""
-    given: ProducerPair
-    """The pair it holds, if it only wants a new epoch after an error (KIP-360); else NO_PAIR."""
-    timeout_ms: int
-    is_two_phase: bool
-    keeps_prepared: bool
-    caller: Caller
-    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class AddCall:
-    operation: str
-    transactional_id: str
-    given: ProducerPair
-    partitions: frozenset[TopicPartition]
-    transaction_version: int
-    caller: Caller
-    deadline_ms: int
-    is_guarded: bool = False
-    """Sent by a client of protocol 1: may be a ghost."""
-    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class EndCall:
-    operation: ClassVar[str] = "EndTxn"
-
-    transactional_id: str
-    given: ProducerPair
-    is_commit: bool
-    is_protocol_2: bool
-    caller: Caller
-    reply: Promise[Outcome | DropConnection] = dataclasses.field(default_factory=Promise)
-
-
-class VerifyCall(NamedTuple):
-    """A partition leader's question, which is answered without an effect."""
-
-    transactional_id: str
-    given: ProducerPair
-    partitions: Collection[TopicPartition]
-    caller: Caller
-
-    @property
-    def operation(self) -> str:
-        return "verify"
-
-
-Call = InitCall | AddCall | EndCall
-
-
-# Effects
 
 
 class Append(NamedTuple):

@@ -10,25 +10,23 @@ methods below.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fencepost.coordinators.illegal_transition import IllegalTransition
+from fencepost.coordinators.transactions.calls import AddCall, ProducerPair
+from fencepost.coordinators.transactions.events import FencingCause
 from fencepost.coordinators.transactions.ghosts import NO_GHOSTS_SEEN, GhostGuard
 from fencepost.coordinators.transactions.transaction_states import (
     AT_REST,
     EMPTY,
     ONGOING,
     PREPARED,
+    TRANSITIONS,
     TransactionState,
-    check_transition,
 )
 from fencepost.ports import Now
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX
-
-if TYPE_CHECKING:
-    from fencepost.coordinators.transactions.effects import AddCall
-    from fencepost.coordinators.transactions.events import FencingCause
 
 EPOCH_EXHAUSTED = PRODUCER_EPOCH_MAX - 1
 """The last epoch that is handed out: the one above it is kept, so that the coordinator can always fence."""
@@ -41,14 +39,6 @@ PROTOCOL_2 = 2
 
 # A named tuple's own constructor is a Python function; these are made many times a transaction.
 _new_tuple = tuple.__new__
-
-
-class ProducerPair(NamedTuple):
-    producer_id: int
-    producer_epoch: int
-
-
-NO_PAIR = ProducerPair(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def is_exhausted(producer_epoch: int) -> bool:
@@ -178,7 +168,8 @@ class TransactionMetadata:
                     self.transactional_id, current.name, target.name, f"{self.pending_state.name} is pending"
                 )
             current = self.pending_state
-        check_transition(self.transactional_id, current, target)
+        if current not in TRANSITIONS[target]:
+            raise IllegalTransition(self.transactional_id, current.name, target.name)
         self.pending_state = target
         if current in PREPARED:
             self.awaiting_markers = set(self.record.partitions)
@@ -215,7 +206,7 @@ class TransactionMetadata:
         """They are being sent again."""
         self.refused_markers = []
 
-    def note_fencing(self, cause: "FencingCause") -> None:
+    def note_fencing(self, cause: FencingCause) -> None:
         self.fenced_by = cause
 
     def keep_guard(self, guard: GhostGuard) -> None:
@@ -224,7 +215,7 @@ class TransactionMetadata:
     def wait(self, call: "AddCall") -> None:
         self.waiters.append(call)
 
-    def take_waiters(self) -> "list[AddCall]":
+    def take_waiters(self) -> list[AddCall]:
         waiters, self.waiters = self.waiters, []
         return waiters
 

@@ -7,8 +7,6 @@ docs/transaction-states.md is drawn from it. Numbers and names are those of Kafk
 import enum
 from collections.abc import Mapping
 
-from fencepost.coordinators.illegal_transition import IllegalTransition
-
 
 class TransactionState(enum.IntEnum):
     EMPTY = 0
@@ -78,8 +76,3 @@ COMPLETED_BY = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
-
-
-def check_transition(transactional_id: str, current: TransactionState, target: TransactionState) -> None:
-    if current not in TRANSITIONS[target]:
-        raise IllegalTransition(transactional_id, current.name, target.name)

@@ -4,7 +4,7 @@ import pytest
 
 from fencepost.broker.slices import finished
 from fencepost.coordinators.context import Caller
-from fencepost.coordinators.transactions.requests import ENTRIES_PER_STEP
+from fencepost.coordinators.transactions.add_requests import ENTRIES_PER_STEP
 from fencepost.wire.codec import decode, encode
 from fencepost.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tests.unit.coordinators.transactions.scene import Scene, error_code

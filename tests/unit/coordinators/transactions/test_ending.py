@@ -5,17 +5,14 @@ from functools import partial
 
 import pytest
 
+from fencepost.coordinators.transactions.calls import ProducerPair
 from fencepost.coordinators.transactions.decisions import (
     Refused,
     check_identity,
     ended_by_protocol_1,
     ended_by_protocol_2,
 )
-from fencepost.coordinators.transactions.transaction_metadata import (
-    ProducerPair,
-    TransactionMetadata,
-    TransactionRecord,
-)
+from fencepost.coordinators.transactions.transaction_metadata import TransactionMetadata, TransactionRecord
 from fencepost.coordinators.transactions.transaction_states import STATE_OF_WIRE_NAME
 from fencepost.ports import Now
 from tests.unit.coordinators.transactions.scene import Scene

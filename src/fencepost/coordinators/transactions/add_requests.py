@@ -1,8 +1,6 @@
-"""The calls of producers on the wire: a request of each version in, a call for the decisions out, and the way back.
+"""AddPartitionsToTxn 0-5 and AddOffsetsToTxn 0-4 on the wire: a request in, calls for the decisions out, and back.
 
-InitProducerId 0-6, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5. EndTxn speaks protocol 2 from version 5 on,
-and has room for the epoch that comes with it. Owns which partitions may be added and how an answer looks in each
-version; knows nothing about states.
+Owns which partitions may be added and how an answer looks in each version; knows nothing about states.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from fencepost.coordinators.context import Caller, Topics
-from fencepost.coordinators.transactions.effects import AddCall, EndCall, InitCall, Outcome, VerifyCall
+from fencepost.coordinators.transactions.calls import AddCall, Outcome, ProducerPair, VerifyCall
 from fencepost.coordinators.transactions.ghosts import DropConnection
-from fencepost.coordinators.transactions.transaction_metadata import PROTOCOL_1, PROTOCOL_2, ProducerPair
+from fencepost.coordinators.transactions.transaction_metadata import PROTOCOL_1, PROTOCOL_2
 from fencepost.internal_topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fencepost.ports import Now
 from fencepost.promise import Promise
@@ -24,19 +22,11 @@ from fencepost.wire.messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 
 _CLIENTS_MAY_NOT_ADD = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 # Clients of earlier versions know only INVALID_PRODUCER_EPOCH.
-INIT_FENCED_VERSION = 4
 ADD_FENCED_VERSION = 2
-END_FENCED_VERSION = 2
-
-END_PROTOCOL_2_VERSION = 5
 BROKER_VERSION = 4
 
 RequestedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -50,54 +40,6 @@ Errors = dict[TopicPartition, ErrorCode]
 T = TypeVar("T")
 Steps = Generator[Promise[Any] | None, None, T]
 ENTRIES_PER_STEP = 128
-
-
-def init_call(request: InitProducerIdRequest, caller: Caller) -> InitCall:
-    return InitCall(
-        request.transactional_id,
-        ProducerPair(request.producer_id, request.producer_epoch),
-        request.transaction_timeout_ms,
-        request.enable2_pc,
-        request.keep_prepared_txn,
-        caller,
-    )
-
-
-def init_response(outcome: Outcome | DropConnection, version: int) -> InitProducerIdResponse:
-    assert not isinstance(outcome, DropConnection), "an InitProducerId cannot be a ghost"
-    return InitProducerIdResponse(
-        error_code=_known_to(version, INIT_FENCED_VERSION, outcome.error),
-        producer_id=outcome.client.producer_id,
-        producer_epoch=outcome.client.producer_epoch,
-        ongoing_txn_producer_id=outcome.ongoing.producer_id,
-        ongoing_txn_producer_epoch=outcome.ongoing.producer_epoch,
-    )
-
-
-def end_call(request: EndTxnRequest, version: int, caller: Caller) -> EndCall:
-    return EndCall(
-        request.transactional_id,
-        ProducerPair(request.producer_id, request.producer_epoch),
-        request.committed,
-        version >= END_PROTOCOL_2_VERSION,
-        caller,
-    )
-
-
-def end_response(outcome: Outcome | DropConnection, version: int) -> EndTxnResponse | DropConnection:
-    if isinstance(outcome, DropConnection):
-        return outcome
-    if outcome.error is not ErrorCode.NONE:
-        return EndTxnResponse(error_code=_known_to(version, END_FENCED_VERSION, outcome.error))
-    if version < END_PROTOCOL_2_VERSION:
-        return EndTxnResponse()
-    return EndTxnResponse(producer_id=outcome.client.producer_id, producer_epoch=outcome.client.producer_epoch)
-
-
-def _known_to(version: int, fenced_version: int, error: ErrorCode) -> ErrorCode:
-    if error is ErrorCode.PRODUCER_FENCED and version < fenced_version:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error
 
 
 class AddRequests:
@@ -136,7 +78,7 @@ class AddRequests:
         def respond(outcome: Outcome | DropConnection) -> AddPartitionsToTxnResponse | DropConnection:
             if isinstance(outcome, DropConnection):
                 return outcome
-            results = _same_results(topics, _known_to(version, ADD_FENCED_VERSION, outcome.error))
+            results = _same_results(topics, outcome.error_for(version, ADD_FENCED_VERSION))
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
         return self._add(call, now).map(respond)
@@ -175,7 +117,7 @@ class AddRequests:
                 yield added
             if isinstance(added.value, DropConnection):
                 return added.value
-            error = _known_to(version, ADD_FENCED_VERSION, added.value.error)
+            error = added.value.error_for(version, ADD_FENCED_VERSION)
             errors = dict.fromkeys(_partitions(topics), error)
         answers = yield from _topic_results_in_steps(topics, errors)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
@@ -197,7 +139,7 @@ class AddRequests:
         def respond(outcome: Outcome | DropConnection) -> AddOffsetsToTxnResponse | DropConnection:
             if isinstance(outcome, DropConnection):
                 return outcome
-            return AddOffsetsToTxnResponse(error_code=_known_to(version, ADD_FENCED_VERSION, outcome.error))
+            return AddOffsetsToTxnResponse(error_code=outcome.error_for(version, ADD_FENCED_VERSION))
 
         return self._add(call, now).map(respond)
 
