@@ -28,11 +28,7 @@ class Authentication:
         self._node = node
         self._connection = connection
         self._sasl = SaslServer(mechanisms, node.clock.wall_ms, node.clock.monotonic_ms)
-        self._usual_limits = (connection.request_max_bytes, connection.pipelined_requests_max)
-        connection.request_max_bytes = min(request_max_bytes, connection.request_max_bytes)
-        connection.pipelined_requests_max = 1
-        connection.admission = self
-        connection.authentication = self
+        connection.hold_back(self, request_max_bytes)
         connection.on_closed[self] = self._forget_deadline
         self._deadline: Timer | None = node.scheduler.call_later(
             node.config.authentication_timeout_ms, self._deadline_reached
@@ -61,11 +57,11 @@ class Authentication:
             return True
         return False
 
-    def handshake(self, call: Call, mechanism: str) -> Verdict:
+    def handshake(self, version: int, mechanism: str) -> Verdict:
         # While a session is renewed, one without an end is under admission again.
-        verdict = self._sasl.handshake(call.version, mechanism)
+        verdict = self._sasl.handshake(version, mechanism)
         if not self._sasl.is_authenticated:
-            self._connection.admission = self
+            self._connection.hold_again()
         return verdict
 
     def authenticate(self, content: bytes) -> Verdict:
@@ -88,12 +84,8 @@ class Authentication:
 
     def _admit(self) -> None:
         self._forget_deadline()
-        connection = self._connection
         assert self._sasl.principal is not None
-        connection.principal = self._sasl.principal
-        connection.access = None
-        connection.request_max_bytes, connection.pipelined_requests_max = self._usual_limits
-        connection.admission = self if self._sasl.has_session_end else None
+        self._connection.admit(self._sasl.principal, has_session_end=self._sasl.has_session_end)
 
     def _authenticate_bare(self, frame: memoryview) -> None:
         call = Call(self._connection, -1, 0, 0, None)

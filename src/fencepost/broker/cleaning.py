@@ -1,23 +1,20 @@
 """Compaction in the background: one pass at a time, a short step between requests, syncs off the event loop."""
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.events import CompactionFailed, PartitionCompacted
+from fencepost.broker.surroundings import Surroundings
 from fencepost.log.cleaner import Cleanable, CleaningAborted, CleanResult, LogCleaner, Step, UncleanableLog
 from fencepost.log.partition_log import PartitionLog
 from fencepost.ports import Timer
 from fencepost.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 # A step takes a millisecond or so; with this pause between two, requests keep most of the loop.
 STEP_PAUSE_MS = 1
 
 
 class Cleaning:
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Surroundings) -> None:
         self._node = node
         self._cleaner: LogCleaner | None = None
         self._pass: Generator[Step, None, CleanResult] | None = None

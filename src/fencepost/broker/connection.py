@@ -21,8 +21,8 @@ from fencepost.wire.catalog import ApiKey
 from fencepost.wire.framing import response_frame
 
 if TYPE_CHECKING:
-    from fencepost.broker.authentication import Authentication
     from fencepost.broker.processor_shares import Bill
+    from fencepost.broker.security.sasl_server import Verdict
 
 
 _PRODUCE = ApiKey.PRODUCE.value
@@ -37,6 +37,20 @@ class Admission(Protocol):
 
     def takes(self, frame: memoryview) -> bool:
         """Whether a request was dealt with and goes no further."""
+
+
+class Login(Admission, Protocol):
+    """What becomes of a client's SASL requests."""
+
+    @property
+    def mechanisms(self) -> list[str]: ...
+
+    def handshake(self, version: int, mechanism: str) -> Verdict: ...
+
+    def authenticate(self, content: bytes) -> Verdict: ...
+
+    def delayed(self, message: Any, failure: str) -> Promise[Any]:
+        """An answer that ends the connection, given only after a while."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +68,16 @@ class Call:
     """What it takes of the processor, if it is served in slices and clients have shares."""
     is_large: ClassVar[bool] = False
     """Whether it was read in slices, and has to be served in slices."""
+
+    def grant(self, access: Access | None) -> None:
+        self.access = access
+
+    def charge(self, bill: Bill) -> None:
+        self.bill = bill
+
+    def failed(self, error: Exception) -> None:
+        """What was left of the request, to be done later, failed: a mistake of ours, which ends the connection."""
+        self.connection.failed(self, error)
 
     @property
     def client_host(self) -> str:
@@ -84,16 +108,17 @@ class Connection:
         "_failed",
         "_flush_scheduled",
         "_is_muted",
+        "_limits_after_login",
         "_on_ready",
         "_scheduler",
         "_write",
         "access",
         "admission",
-        "authentication",
         "close",
         "frame_is_kept",
         "is_closed",
         "listener_name",
+        "login",
         "number",
         "on_closed",
         "peer_host",
@@ -132,7 +157,7 @@ class Connection:
         self.request_max_bytes = request_max_bytes
         self.admission: Admission | None = None
         """None on listeners that ask for no login, and after a login that does not expire."""
-        self.authentication: Authentication | None = None
+        self.login: Login | None = None
         self.software = ""
         self._scheduler = scheduler
         self._write = write
@@ -141,6 +166,51 @@ class Connection:
         self._is_muted = False
         self._on_ready: Callable[[], None] | None = None
         self._flush_scheduled = False
+        self._limits_after_login = request_max_bytes, pipelined_requests_max
+
+    # Who is at the other end
+
+    def identify(self, principal: Principal) -> None:
+        self.principal = principal
+        self.access = None
+
+    def grant(self, access: Access) -> None:
+        """What the principal may do, looked up once."""
+        self.access = access
+
+    def name_software(self, software: str) -> None:
+        self.software = software
+
+    def hold_back(self, login: Login, request_max_bytes: int) -> None:
+        """Until the client has logged in its requests are small and come one at a time."""
+        self._limits_after_login = self.request_max_bytes, self.pipelined_requests_max
+        self.request_max_bytes = min(request_max_bytes, self.request_max_bytes)
+        self.pipelined_requests_max = 1
+        self.login = login
+        self.admission = login
+
+    def hold_again(self) -> None:
+        """The client logs in again: its requests pass the login first."""
+        self.admission = self.login
+
+    def admit(self, principal: Principal, *, has_session_end: bool) -> None:
+        """The client has proved who it is. A session that ends stays under admission."""
+        self.identify(principal)
+        self.request_max_bytes, self.pipelined_requests_max = self._limits_after_login
+        self.admission = self.login if has_session_end else None
+
+    # Requests
+
+    def keep_frame(self) -> None:
+        """The request that was handed in last is still being read where it is."""
+        self.frame_is_kept = True
+
+    def frame_left(self) -> None:
+        """Its buffer was left to it: the next bytes are received elsewhere."""
+        self.frame_is_kept = False
+
+    def failed(self, call: Call, error: Exception) -> None:
+        self._failed(call, error)
 
     def when_ready(self, hand_in: Callable[[], None]) -> None:
         """Call this each time when the next request may be handed in again."""
@@ -226,6 +296,10 @@ class Connection:
             self._write(parts)
         if failure is not None:
             self._failed(*failure)
+
+    def closing(self) -> None:
+        """The socket is being closed: no more requests."""
+        self.is_closed = True
 
     def closed(self) -> None:
         """The socket is gone: nobody reads what is still to come."""

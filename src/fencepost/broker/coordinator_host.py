@@ -1,13 +1,11 @@
 """A coordinator in its broker: loaded from its internal topic, called when its deadlines come."""
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fencepost.broker.internal_topics import Loader
+from fencepost.broker.surroundings import Surroundings
 from fencepost.coordinators.runtime import CoordinatorRuntime
 from fencepost.ports import Now, Timer
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 
 class Coordinator(Protocol):
@@ -27,7 +25,7 @@ C = TypeVar("C", bound=Coordinator)
 class TopicView:
     """What coordinators may ask about topics."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Surroundings) -> None:
         self._metadata = node.metadata
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -46,7 +44,7 @@ class TopicView:
 class CoordinatorHost(Generic[C]):
     coordinator: C
 
-    def __init__(self, node: "Node", topic: str) -> None:
+    def __init__(self, node: Surroundings, topic: str) -> None:
         self._node = node
         self.topic = topic
         self._timer: Timer | None = None

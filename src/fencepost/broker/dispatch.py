@@ -140,7 +140,7 @@ class Dispatcher:
             # Copied, because the next bytes of the connection are received into the same buffer.
             frame = memoryview(bytearray(frame))
         else:
-            call.connection.frame_is_kept = True
+            call.connection.keep_frame()
         steps = self._served_large(call, route, frame, body)
         self._in_slices(call, steps, len(frame))
 
@@ -149,7 +149,7 @@ class Dispatcher:
         connection = call.connection
         shares = self._node.processor_shares
         if shares is not None:
-            call.bill = shares.bill(connection.principal, connection.peer_host, received_bytes)
+            call.charge(shares.bill(connection.principal, connection.peer_host, received_bytes))
         appended: Promise[None] = Promise()
         reply: Promise[Any] = Promise()
 

@@ -45,6 +45,11 @@ class Wanted:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
+    def answered(self, high_watermark: int, log_start_offset: int, *, is_error: bool) -> None:
+        self.answered_high_watermark = high_watermark
+        self.answered_log_start_offset = log_start_offset
+        self.answered_error = is_error
+
 
 @dataclass(slots=True, eq=False)
 class FetchSession:

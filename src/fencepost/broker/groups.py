@@ -1,27 +1,24 @@
 """The group coordinator in its broker."""
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
-from fencepost.broker.internal_topics import append_markers, appender
+from fencepost.broker.internal_topics import InternalTopic
+from fencepost.broker.surroundings import Surroundings
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.internal_topic_names import CONSUMER_OFFSETS
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 
 class Groups(CoordinatorHost[GroupCoordinator]):
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Surroundings) -> None:
         super().__init__(node, CONSUMER_OFFSETS)
+        offsets = InternalTopic(node, CONSUMER_OFFSETS)
         self.coordinator = GroupCoordinator(
             node.config,
-            appender(node, CONSUMER_OFFSETS),
+            offsets.append,
             TopicView(node),
             node.clock,
             node.randomness,
             node.events.emit,
-            lambda index, markers, now_ms: append_markers(node.partition(CONSUMER_OFFSETS, index), markers, now_ms),
+            offsets.append_markers,
             # Writes that become durable move deadlines too, with no call to go with them.
             deadline_moved=self.schedule,
         )

@@ -8,17 +8,20 @@ the whole request is answered entry by entry where the protocol wants it so.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import GeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.connection import Call, Staged
+from fencepost.broker.security.access import Access
 from fencepost.promise import Promise
+from fencepost.wire.acls import AclOperation, ResourceType
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
-    from fencepost.broker.rights import Need
     from fencepost.broker.slices import Steps
 
 Function = Callable[["Node", Call, Any], Any]
@@ -92,6 +95,35 @@ class Shape(NamedTuple):
                     values.setdefault("error_message", MESSAGES.get(error))
             refusals.append(answer(**values))
         return refusals
+
+
+Check = Callable[[Access, Call, Any], ErrorCode]
+"""A right that the request as a whole needs: NONE if the caller has it."""
+Resource = tuple[AclOperation, ResourceType, str]
+"""What an entry asks to do, and to what."""
+
+
+class Repeated(enum.Enum):
+    """What becomes of entries without the right that a request has more than once."""
+
+    ANSWERED_EACH = "each gets its error"
+    ANSWERED_ONCE = "one error for all of them"
+    LEFT_TO_HANDLER = "to repeat an entry is an error in itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """The right to what each entry of the request's shape names."""
+
+    resource_of: Callable[[Node, Call, Any], Resource | None]
+    """None for an entry that the handler refuses for another reason, such as an unknown topic id."""
+    instead: AclOperation | None = None
+    """An operation on the cluster that is enough for all of them."""
+    repeated: Repeated = Repeated.ANSWERED_EACH
+
+
+Need = Check | Each
+"""A right that a request needs; `rights.py` has the usual ones."""
 
 
 class Handler(NamedTuple):

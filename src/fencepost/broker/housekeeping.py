@@ -5,16 +5,13 @@ never hold up a request.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from fencepost.broker.durability import PageCache
 from fencepost.broker.events import SegmentsDeleted
 from fencepost.broker.partition import Partition
+from fencepost.broker.surroundings import Surroundings
 from fencepost.ports import Timer
 from fencepost.wire.errors import KafkaError
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 PARTITIONS_PER_SLICE = 64
 SLICE_PAUSE_MS = 5
@@ -23,7 +20,7 @@ ROLLS_PER_CHECKPOINT_MS = 1_000
 
 
 class Housekeeping:
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Surroundings) -> None:
         self._node = node
         self._timers: dict[str, Timer] = {}
         self._is_stopped = False

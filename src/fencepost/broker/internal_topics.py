@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.events import DamageFound
 from fencepost.broker.partition import Partition
+from fencepost.broker.surroundings import Surroundings
 from fencepost.config import BrokerConfig, TopicConfig
 from fencepost.coordinators.journal import JournalRecord
 from fencepost.coordinators.runtime import APPENDED, DURABLE, AppendOutcome, CoordinatorRuntime
@@ -16,9 +17,6 @@ from fencepost.ports import Now
 from fencepost.promise import Promise
 from fencepost.wire.batch import build_batch
 from fencepost.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 # What one step of loading reads before others get their turn.
 LOAD_STEP_BYTES = 1_048_576
@@ -60,10 +58,18 @@ def check_internal_overrides(name: str, config: TopicConfig) -> None:
         )
 
 
-def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
-    """What a coordinator runtime appends with; its promise is resolved when the records are durable."""
+class InternalTopic:
+    """What a coordinator's runtime writes to."""
+
+    def __init__(self, node: Surroundings, topic: str) -> None:
+        self._node = node
+        self._topic = topic
+
+    def leader_epoch(self, partition: int) -> int:
+        return self._node.partition(self._topic, partition).leader_epoch
 
     def append(
+        self,
         partition: int,
         records: Sequence[JournalRecord],
         *,
@@ -73,9 +79,10 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
         verification_guard: VerificationGuard | None = None,
         now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
+        """The promise is resolved when the records are durable."""
         if now_ms is None:
-            now_ms = node.clock.wall_ms()
-        target = node.partition(topic, partition)
+            now_ms = self._node.clock.wall_ms()
+        target = self._node.partition(self._topic, partition)
         if len(records) == 1 and not transactional:
             last_offset = target.append_record(*records[0], now_ms)
         else:
@@ -86,17 +93,12 @@ def appender(node: Node, topic: str) -> Callable[..., Promise[AppendOutcome]]:
                 transactional=transactional,
             )
             last_offset = target.append(memoryview(batch), Origin.COORDINATOR, now_ms, verification_guard).last_offset
-        if last_offset < target.log.high_watermark and target.failure is None:
-            return DURABLE
-        promise: Promise[AppendOutcome] = Promise()
+        return _durable(target, last_offset)
 
-        def durable(error: KafkaError | None) -> None:
-            promise.resolve(APPENDED if error is None else AppendOutcome(error.code))
-
-        target.when_durable(last_offset, durable)
-        return promise
-
-    return append
+    def append_markers(
+        self, partition: int, markers: Sequence[Marker], now_ms: int
+    ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
+        return append_markers(self._node.partition(self._topic, partition), markers, now_ms)
 
 
 def append_markers(
@@ -104,23 +106,26 @@ def append_markers(
 ) -> tuple[list[KafkaError | None], Promise[AppendOutcome]]:
     """End transactions in any partition; the promise is resolved when the markers that were not refused are durable."""
     refusals = partition.append_markers(markers, now_ms)
-    last_offset = partition.log.log_end_offset - 1
+    return refusals, _durable(partition, partition.log.log_end_offset - 1)
+
+
+def _durable(partition: Partition, last_offset: int) -> Promise[AppendOutcome]:
     if last_offset < partition.log.high_watermark and partition.failure is None:
-        return refusals, DURABLE
+        return DURABLE
     promise: Promise[AppendOutcome] = Promise()
 
     def durable(error: KafkaError | None) -> None:
         promise.resolve(APPENDED if error is None else AppendOutcome(error.code))
 
     partition.when_durable(last_offset, durable)
-    return refusals, promise
+    return promise
 
 
 class Loader:
     """Replays an internal topic into its coordinator in steps, so that a long log does not hold up everything else."""
 
     def __init__(
-        self, node: Node, topic: str, runtime: CoordinatorRuntime[Any, Any], all_loaded: Callable[[], None]
+        self, node: Surroundings, topic: str, runtime: CoordinatorRuntime[Any, Any], all_loaded: Callable[[], None]
     ) -> None:
         self._node = node
         self._all_loaded = all_loaded

@@ -9,9 +9,10 @@ brokers, markers for partitions led elsewhere leave here as WriteTxnMarkers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fencepost.broker.internal_topics import append_markers
+from fencepost.broker.surroundings import Surroundings
+from fencepost.coordinators.rebalance import GroupRuntime
 from fencepost.coordinators.runtime import AppendOutcome
 from fencepost.coordinators.transactions.coordinator import MarkerDone
 from fencepost.coordinators.transactions.effects import MarkerOrder
@@ -19,15 +20,13 @@ from fencepost.internal_topic_names import CONSUMER_OFFSETS
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.errors import KafkaError
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 Ordered = tuple[MarkerOrder, MarkerDone]
 
 
 class MarkerSender:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Surroundings, groups: GroupRuntime) -> None:
         self._node = node
+        self._groups = groups
         self._gathered: dict[TopicPartition, list[Ordered]] = {}
 
     def send(self, order: MarkerOrder, done: MarkerDone) -> None:
@@ -47,30 +46,29 @@ class MarkerSender:
         gathered, self._gathered = self._gathered, {}
         now_ms = self._node.clock.wall_ms()
         for topic_partition, group in gathered.items():
-            write_markers(self._node, topic_partition, group, now_ms)
+            self.write(topic_partition, group, now_ms)
 
-
-def write_markers(node: Node, topic_partition: TopicPartition, group: Sequence[Ordered], now_ms: int) -> None:
-    """Markers of several producers in one partition; `done` is called for each when its own is durable."""
-    topic, index = topic_partition
-    orders = [order for order, _ in group]
-    try:
-        if topic == CONSUMER_OFFSETS:
-            # The groups' coordinator writes them, since they decide the offsets that wait for them.
-            refusals, outcome = node.groups.coordinator.runtime.write_markers(index, orders, now_ms)
-        else:
-            refusals, outcome = append_markers(node.partition(topic, index), orders, now_ms)
-    except KafkaError as error:
-        for _, done in group:
-            done(topic_partition, error.code)
-        return
-    for (_, done), refusal in zip(group, refusals, strict=True):
-        if refusal is not None:
-            done(topic_partition, refusal.code)
-
-    def durable(appended: AppendOutcome) -> None:
+    def write(self, topic_partition: TopicPartition, group: Sequence[Ordered], now_ms: int) -> None:
+        """Markers of several producers in one partition; `done` is called for each when its own is durable."""
+        topic, index = topic_partition
+        orders = [order for order, _ in group]
+        try:
+            if topic == CONSUMER_OFFSETS:
+                # The groups' coordinator writes them, since they decide the offsets that wait for them.
+                refusals, outcome = self._groups.write_markers(index, orders, now_ms)
+            else:
+                refusals, outcome = append_markers(self._node.partition(topic, index), orders, now_ms)
+        except KafkaError as error:
+            for _, done in group:
+                done(topic_partition, error.code)
+            return
         for (_, done), refusal in zip(group, refusals, strict=True):
-            if refusal is None:
-                done(topic_partition, appended.error_code)
+            if refusal is not None:
+                done(topic_partition, refusal.code)
 
-    outcome.then(durable)
+        def durable(appended: AppendOutcome) -> None:
+            for (_, done), refusal in zip(group, refusals, strict=True):
+                if refusal is None:
+                    done(topic_partition, appended.error_code)
+
+        outcome.then(durable)

@@ -1,19 +1,17 @@
 """One broker, wired together from its parts over the ports it is given; no sockets, no clock of its own.
 
-The shell (or the simulation) makes a Node, calls `start`, hands it connections and requests, and calls `stop`.
+The shell (or the simulation) makes a `ServingNode` (`serving.py`), calls `start`, hands it connections and requests,
+and calls `stop`. A node knows nothing of connections and handlers, which know it.
 """
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fencepost.broker import handlers
 from fencepost.broker.cause_journal import CauseJournal
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata, DraftPartitions, Topic
-from fencepost.broker.connection import Call, Connection
-from fencepost.broker.dispatch import Dispatcher
 from fencepost.broker.durability import GroupCommit, PageCache, Syncing
 from fencepost.broker.events import (
     AclsChanged,
@@ -33,11 +31,10 @@ from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.internal_topics import internal_topic_settings
+from fencepost.broker.markers import MarkerSender
 from fencepost.broker.partition import Durability, Partition
 from fencepost.broker.processor_shares import ProcessorShares
-from fencepost.broker.rights import with_rights
 from fencepost.broker.security.authorizer import Authorizer
-from fencepost.broker.security.listener_security import ListenerSecurity
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage, wrong_directory
@@ -55,8 +52,7 @@ from fencepost.internal_topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from fencepost.log.partition_log import LogLimits, PartitionLog
 from fencepost.log.recovery import DamagedLog
 from fencepost.log.side_files import CorruptSideFile, read_meta_properties
-from fencepost.ports import FULL_DISK, Buffer, Clock, Disk, Flusher, Randomness, Scheduler, Workers
-from fencepost.security_config import ListenerConfig
+from fencepost.ports import FULL_DISK, Clock, Disk, Flusher, Randomness, Scheduler, Workers
 from fencepost.settings import LONG_MAX
 from fencepost.topic_names import check_topic_name, colliding_name
 from fencepost.wire.acls import AclBinding
@@ -127,7 +123,8 @@ class Node:
         )
         self.events.subscribe(self.causes.on_event)
         self.groups = Groups(self)
-        self.transactions = Transactions(self)
+        self.markers = MarkerSender(self, self.groups.coordinator.runtime)
+        self.transactions = Transactions(self, self.groups.coordinator, self.markers)
         self.api_versions = spoken_versions(
             with_unstable=self.config.unstable_api_versions_enable or self.config.transaction_two_phase_commit_enable
         )
@@ -139,11 +136,7 @@ class Node:
                 map(Principal.parse, super_users(self.config)),
                 allow_if_no_acl=self.config.allow_everyone_if_no_acl_found,
             )
-        served = handlers.all_handlers()
-        self._dispatcher = Dispatcher(self, served if self.authorizer is None else with_rights(served, self.authorizer))
-        self._securities: dict[str, ListenerSecurity] = {}
         self._endpoints: dict[str, tuple[str, int]] = {}
-        self._connections = 0
 
     # Life
 
@@ -224,58 +217,7 @@ class Node:
         self.groups.stop()
         self.transactions.stop()
 
-    # Connections
-
-    def connect(
-        self,
-        peer_host: str,
-        listener: str,
-        write: Callable[[list[Buffer]], None],
-        close: Callable[[str], None],
-        certificate: bytes | None = None,
-    ) -> Connection:
-        """`certificate` is the client's, already verified. Raises PermissionError if it names nobody."""
-        self._connections += 1
-        connection = Connection(
-            self._connections,
-            peer_host,
-            listener,
-            self.scheduler,
-            write,
-            close,
-            self._dispatcher.failed,
-            self.config.pipelined_requests_max,
-            self.config.socket_request_max_bytes,
-        )
-        security = self._securities.get(listener)
-        if security is not None:
-            security.protect(connection, certificate)
-        return connection
-
-    def secure(self, listener: str) -> ListenerSecurity | None:
-        """What a listener asks of its clients, by the settings; None if nothing. Raises InvalidSetting."""
-        config = ListenerConfig(listener, self.start_settings)
-        if config.protocol == "PLAINTEXT":
-            return None
-        self._securities[listener] = ListenerSecurity(self, config)
-        return self._securities[listener]
-
-    def handle(self, connection: Connection, frame: memoryview) -> None:
-        self._dispatcher.handle(connection, frame)
-
-    def handler_failed(self, call: Call, error: Exception) -> None:
-        """What was left of a request, to be done later, failed."""
-        self._dispatcher.failed(call, error)
-
-    @property
-    def calls(self) -> Mapping[int, int]:
-        """Requests handled, by API key."""
-        return self._dispatcher.calls
-
-    @property
-    def calls_with_trailing_bytes(self) -> Mapping[int, int]:
-        """Requests that had bytes behind them which were ignored, by API key."""
-        return self._dispatcher.calls_with_trailing_bytes
+    # Clients
 
     def set_endpoint(self, listener: str, host: str, port: int) -> None:
         """The address that clients of a listener get."""
@@ -283,6 +225,16 @@ class Node:
 
     def advertised(self, listener: str) -> tuple[str, int]:
         return self._endpoints[listener]
+
+    def request_parked(self) -> None:
+        self.parked_requests += 1
+
+    def request_resumed(self) -> None:
+        self.parked_requests -= 1
+
+    def count_unread(self, byte_count: int) -> None:
+        """Answers wait for their readers (negative: not any more)."""
+        self.unread_bytes += byte_count
 
     def may_park(self) -> bool:
         """Whether one more request may wait; otherwise it is answered with what there is."""
@@ -482,7 +434,7 @@ class Node:
     def _apply_topic_config(self, topic: Topic, config: TopicConfig) -> None:
         for partition in self.partitions[topic.name]:
             partition.log.update_config(config)
-            partition.durability = self._durability_for(config)
+            partition.make_durable_by(self._durability_for(config))
 
     def _durability_for(self, config: TopicConfig) -> Durability:
         # A topic that asks for a sync every so many records or milliseconds gets one before every acknowledgement.
@@ -567,8 +519,7 @@ class Node:
         durability = self._durability_for(topic_config(topic.overrides, self.config))
         partitions = self.partitions.setdefault(topic.name, [])
         for log in logs:
-            log.on_failure = self._log_failed
-            log.on_roll = self.housekeeping.segment_rolled
+            log.report_to(self._log_failed, self.housekeeping.segment_rolled)
         partitions += [
             Partition(topic.name, log.partition, log, self.metadata.leader_epoch(topic, log.partition), durability)
             for log in logs

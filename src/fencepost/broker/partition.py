@@ -110,6 +110,10 @@ class Partition:
             self.durability.appended(self)
         return refusals
 
+    def make_durable_by(self, durability: Durability) -> None:
+        """How records become durable from now on."""
+        self.durability = durability
+
     def check_leader_epoch(self, given: int) -> None:
         """Refuse a client that knows an older or a newer leader than this one; -1 means that it knows none."""
         if given >= 0 and given != self.leader_epoch:

@@ -11,7 +11,6 @@ Without an authorizer, handlers are called directly and `call.access` is None.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call, Connection
-from fencepost.broker.handler import MESSAGES, Handler, Shape, completed
+from fencepost.broker.handler import MESSAGES, Check, Each, Handler, Need, Repeated, Resource, Shape, completed
 from fencepost.broker.security.access import Access
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.wire.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
@@ -40,11 +39,6 @@ _ALL_OPERATIONS = {
     resource_type: sum(1 << operation for operation in operations)
     for resource_type, operations in SUPPORTED_OPERATIONS.items()
 }
-
-Check = Callable[[Access, Call, Any], ErrorCode]
-"""A right that the request as a whole needs: NONE if the caller has it."""
-Resource = tuple[AclOperation, ResourceType, str]
-"""What an entry asks to do, and to what."""
 
 
 # What a handler declares
@@ -75,25 +69,6 @@ class Named:
         return ErrorCode.NONE if is_allowed else ERRORS[self.resource_type]
 
 
-class Repeated(enum.Enum):
-    """What becomes of entries without the right that a request has more than once."""
-
-    ANSWERED_EACH = "each gets its error"
-    ANSWERED_ONCE = "one error for all of them"
-    LEFT_TO_HANDLER = "to repeat an entry is an error in itself"
-
-
-@dataclass(frozen=True, slots=True)
-class Each:
-    """The right to what each entry of the request's shape names."""
-
-    resource_of: Callable[[Node, Call, Any], Resource | None]
-    """None for an entry that the handler refuses for another reason, such as an unknown topic id."""
-    instead: AclOperation | None = None
-    """An operation on the cluster that is enough for all of them."""
-    repeated: Repeated = Repeated.ANSWERED_EACH
-
-
 def each(
     operation: AclOperation,
     resource_type: ResourceType,
@@ -113,9 +88,6 @@ def each(
         return operation, resource_type, name_of(entry)
 
     return Each(resource_of, instead, repeated)
-
-
-Need = Check | Each
 
 
 def _checked_by_handler(access: Access, call: Call, request: Any) -> ErrorCode:
@@ -181,7 +153,8 @@ def _with_rights(handler: Handler, authorizer: Authorizer) -> Handler:
     of_each = next((need for need in needs if isinstance(need, Each)), None)
 
     def handle(node: Node, call: Call, request: Any) -> Any:
-        access = call.access = _access_of(node, call.connection, authorizer)
+        access = _access_of(node, call.connection, authorizer)
+        call.grant(access)
         for check in checks:
             error = check(access, call, request)
             if error is not ErrorCode.NONE:
@@ -197,7 +170,7 @@ def _access_of(node: Node, connection: Connection, authorizer: Authorizer) -> Ac
     access = connection.access
     if access is None or access.principal is not connection.principal:
         access = Access(authorizer, connection.principal, connection.peer_host, node.events.emit)
-        connection.access = access
+        connection.grant(access)
     return access
 
 

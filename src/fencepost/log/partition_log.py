@@ -114,6 +114,8 @@ class PartitionLog:
         "_is_unsaved",
         "_limits",
         "_max_message_bytes",
+        "_on_failure",
+        "_on_roll",
         "_opens_batches",
         "_roll_timestamp",
         "_segment_bytes",
@@ -129,8 +131,6 @@ class PartitionLog:
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
-        "on_failure",
-        "on_roll",
         "partition",
         "producers",
         "segments",
@@ -174,8 +174,8 @@ class PartitionLog:
         """The disk error that failed this log, if any."""
         self._is_closed_to_calls = False
         """Failed or retired: every call raises."""
-        self.on_failure: Callable[[OSError], None] = lambda error: None
-        self.on_roll: Callable[[], None] = _nothing
+        self._on_failure: Callable[[OSError], None] = lambda error: None
+        self._on_roll: Callable[[], None] = _nothing
         self._roll_timestamp = _NO_ROLL_TIMESTAMP
         self.update_config(config)
 
@@ -185,6 +185,11 @@ class PartitionLog:
             self._limits.producer_id_expiration_ms,
             verification_enabled=self._limits.transaction_verification_enabled,
         )
+
+    def report_to(self, on_failure: Callable[[OSError], None], on_roll: Callable[[], None]) -> None:
+        """Who hears of a disk that fails, and of a segment that is full."""
+        self._on_failure = on_failure
+        self._on_roll = on_roll
 
     # Opening and closing
 
@@ -287,7 +292,7 @@ class PartitionLog:
         if not self._is_closed_to_calls:
             self._is_closed_to_calls = True
             self.failure = error
-            self.on_failure(error)
+            self._on_failure(error)
 
     def refusal(self) -> KafkaError:
         """The error of every call after the log has failed or is retired."""
@@ -731,7 +736,7 @@ class PartitionLog:
                 self.unsynced.note_written(path)
         self.segments.seal(old, self.log_end_offset)
         self._set_active(segment)
-        self.on_roll()
+        self._on_roll()
         return segment
 
     def _write_snapshot(self, offset: int) -> None:

@@ -35,7 +35,7 @@ class IssuerKeys:
         self._url = allowed_url(config.get(URL, "OAUTHBEARER"), config.get(ALLOWED_URLS))
         self._interval_seconds = config.get("sasl.oauthbearer.jwks.endpoint.refresh.ms", "OAUTHBEARER") / 1000
         self._key_set = security.key_set
-        self._key_set.on_unknown_key = self._wanted_early
+        self._key_set.when_key_is_unknown(self._wanted_early)
         self._loop = loop
         self._fetch_at = 0.0
         self._last_fetch = float("-inf")
@@ -56,7 +56,8 @@ class IssuerKeys:
         self._fetch_at = self._last_fetch + self._interval_seconds
         if content == self._content:
             return False
-        self._content, self._key_set.keys = content, keys
+        self._content = content
+        self._key_set.replace(keys)
         return True
 
 

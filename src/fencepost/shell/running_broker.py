@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_metadata import ForeignMetadata
-from fencepost.broker.node import Node, Ports
+from fencepost.broker.node import Ports
+from fencepost.broker.serving import ServingNode
 from fencepost.broker.storage import WrongDirectory, make_directory_durably
 from fencepost.config import broker_config
 from fencepost.log.side_files import CorruptSideFile
@@ -71,7 +72,7 @@ class RunningBroker:
         self._lock_timer: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server | TlsListener] = []
         self._on_events = on_events
-        self.node: Node
+        self.node: ServingNode
         self.addresses: list[tuple[str, int]] = []
         """The actual addresses, in the order of the listeners."""
 
@@ -110,7 +111,9 @@ class RunningBroker:
         self._flusher = ThreadedFlusher(loop, int(self._settings.get("flush.threads", "4")))
         self._workers = ThreadedWorkers(loop)
         ports = Ports(RealClock(), scheduler, disk, self._flusher, RealRandomness(), self._workers)
-        self.node = Node(ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts))
+        self.node = ServingNode(
+            ports, str(self._data), self._settings | _as_settings(listeners, reserved, advertise_texts)
+        )
         if self._on_events is not None:
             self.node.events.subscribe(self._on_events)
         try:

@@ -15,7 +15,7 @@ from typing import cast
 
 from fencepost.broker.connection import Connection
 from fencepost.broker.events import AuthenticationFailed, ConnectionClosed, ConnectionRefused
-from fencepost.broker.node import Node
+from fencepost.broker.serving import ServingNode
 from fencepost.config import BrokerConfig
 from fencepost.ports import Buffer
 from fencepost.shell.busy_poll import BusyPoll
@@ -65,7 +65,7 @@ class Connections:
 
     def __init__(
         self,
-        node: Node,
+        node: ServingNode,
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
         limits: ConnectionLimits | None = None,
@@ -147,7 +147,7 @@ class Connections:
         self._note_unread(protocol, 0)
 
     def _note_unread(self, protocol: "BrokerProtocol", unread_bytes: int) -> None:
-        self.node.unread_bytes += unread_bytes - self._unread.get(protocol, 0)
+        self.node.count_unread(unread_bytes - self._unread.get(protocol, 0))
         if unread_bytes:
             self._unread[protocol] = unread_bytes
         else:
@@ -346,7 +346,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             start = stop
             handled += 1
             if connection.frame_is_kept:
-                connection.frame_is_kept = False
+                connection.frame_left()
                 self._start, self._end = start, end
                 self._leave_buffer()
                 view, start, end = self._view, self._start, self._end
@@ -464,7 +464,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             connection.flush()
             self.send()
             self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
-            connection.is_closed = True
+            connection.closing()
         # What was already answered still goes out, but nobody waits for it for long.
         self._transport.close()
         transport = self._transport
@@ -505,7 +505,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         connection = self._connection
         if connection is not None and self._transport is not None:
             self._node.events.emit(ConnectionClosed(connection.number, self._host, reason))
-            connection.is_closed = True
+            connection.closing()
             self._transport.abort()
             self._release_buffer()
 

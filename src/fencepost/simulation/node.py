@@ -12,6 +12,7 @@ from typing import Any
 
 from fencepost.broker.connection import Connection
 from fencepost.broker.node import Node, Ports
+from fencepost.broker.serving import ServingNode
 from fencepost.ports import Buffer
 from fencepost.simulation.clock import VirtualClock
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
@@ -52,7 +53,7 @@ class SimulatedNode:
         self.scheduler = scheduler or SimulatedScheduler(VirtualClock())
         self.clock = self.scheduler.clock
         self.sync_ms = sync_ms
-        self.node: Node
+        self.node: ServingNode
         self.flusher: SimulatedFlusher
         self._process: ProcessScheduler | None = None
         self._sockets: list[SimulatedSocket] = []
@@ -76,7 +77,7 @@ class SimulatedNode:
         self.flusher = SimulatedFlusher(process, self.source, self.sync_ms)
         workers = SimulatedWorkers(process)
         ports = Ports(self.clock, process, self.disk, self.flusher, SeededRandomness(self.source), workers)
-        self.node = Node(ports, DATA_DIRECTORY, self.settings)
+        self.node = ServingNode(ports, DATA_DIRECTORY, self.settings)
         self.node.set_endpoint(LISTENER, "broker", 9092)
         self.watch(self.node)
         self.node.start()

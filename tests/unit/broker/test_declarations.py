@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.connection import Call
-from fencepost.broker.handler import Handler, Shape
+from fencepost.broker.handler import Each, Handler, Repeated, Shape
 from fencepost.broker.handlers import all_handlers
-from fencepost.broker.rights import Each, Repeated, each, with_rights
+from fencepost.broker.rights import each, with_rights
 from fencepost.broker.security.access import Access
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.principal import Principal

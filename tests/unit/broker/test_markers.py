@@ -23,7 +23,7 @@ class Scene:
         client = Client(self.machine)
         assert client.create_topic(TOPIC, 2) == 0
         self.partitions = [self.machine.node.partition(*name) for name in PARTITIONS]
-        self.sender = MarkerSender(self.machine.node)
+        self.sender = MarkerSender(self.machine.node, self.machine.node.groups.coordinator.runtime)
         self.told: list[tuple[int, int, ErrorCode]] = []
         for producer_id in PRODUCERS:
             for partition in self.partitions:

@@ -37,7 +37,7 @@ def api_versions(node: "Node", call: Call, request: ApiVersionsRequest) -> ApiVe
             _is_valid_software(request.client_software_name) and _is_valid_software(request.client_software_version)
         ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        call.connection.software = f"{request.client_software_name} {request.client_software_version}"
+        call.connection.name_software(f"{request.client_software_name} {request.client_software_version}")
     metadata = node.metadata
     return ApiVersionsResponse(
         api_keys=_advertised(node),

@@ -19,10 +19,10 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import Call
-from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Handler, Shape
+from fencepost.broker.handler import JOURNAL_PART_ENTRIES, Each, Handler, Repeated, Resource, Shape
 from fencepost.broker.handlers.causes import CAUSES, described_causes
 from fencepost.broker.internal_topics import check_internal_overrides
-from fencepost.broker.rights import Each, OnCluster, Repeated, Resource
+from fencepost.broker.rights import OnCluster
 from fencepost.config import (
     BROKER_DEFAULT_OF,
     COARSE_SETTINGS,

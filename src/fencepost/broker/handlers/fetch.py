@@ -6,7 +6,6 @@ because a session and a parked fetch may outlive the right. A follower needs CLU
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.broker.connection import Call
@@ -261,9 +260,7 @@ class _Attempt:
         for wanted, data in results:
             if session.is_incremental and not _is_news(wanted, data):
                 continue
-            wanted.answered_high_watermark = data.high_watermark
-            wanted.answered_log_start_offset = data.log_start_offset
-            wanted.answered_error = data.error_code != 0
+            wanted.answered(data.high_watermark, data.log_start_offset, is_error=data.error_code != 0)
             key = wanted.topic_id if session.uses_topic_ids else wanted.topic
             topic = topics.get(key)
             if topic is None:
@@ -309,7 +306,7 @@ class _ParkedFetch:
                 self._partitions.append(partition)
                 partition.watch(self)
         node = attempt.node
-        node.parked_requests += 1
+        node.request_parked()
         attempt.call.connection.on_closed[self] = self._abandon
         self._timer: Timer = node.scheduler.call_later(attempt.request.max_wait_ms, self._time_out)
 
@@ -366,7 +363,7 @@ class _ParkedFetch:
 
     def _in_slices(self, steps: Steps[T], then: Callable[[T], None]) -> None:
         node, call = self._attempt.node, self._attempt.call
-        node.slices.run(steps, partial(node.handler_failed, call), bill=call.bill).then(then)
+        node.slices.run(steps, call.failed, bill=call.bill).then(then)
 
     def _abandon(self) -> None:
         self._release()
@@ -376,7 +373,7 @@ class _ParkedFetch:
         self._timer.cancel()
         for partition in self._partitions:
             partition.unwatch(self)
-        self._attempt.node.parked_requests -= 1
+        self._attempt.node.request_resumed()
         self._attempt.call.connection.on_closed.pop(self, None)
 
 
@@ -413,7 +410,7 @@ def _may_follow(access: Access, call: Call, request: FetchRequest) -> ErrorCode:
     if not access.may_cluster(AclOperation.CLUSTER_ACTION):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     # A follower reads every topic.
-    call.access = None
+    call.grant(None)
     return ErrorCode.NONE
 
 

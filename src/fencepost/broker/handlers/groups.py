@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.connection import Call
 from fencepost.broker.groups import Groups
-from fencepost.broker.handler import WRITTEN_PART_ENTRIES, Function, Handler, Shape, completed
+from fencepost.broker.handler import WRITTEN_PART_ENTRIES, Function, Handler, Repeated, Shape, completed
 from fencepost.broker.handlers.routing import Method, routed, routed_in_slices
-from fencepost.broker.rights import IN_HANDLER, Named, Repeated, each, error_code
+from fencepost.broker.rights import IN_HANDLER, Named, each, error_code
 from fencepost.coordinators.group_coordinator import NULLABLE_PROTOCOL_NAME_VERSION, GroupCoordinator
 from fencepost.coordinators.rebalance import refused_join
 from fencepost.wire.acls import AclOperation, ResourceType

@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 def sasl_handshake(
     node: "Node", call: Call, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse | Promise[SaslHandshakeResponse]:
-    authentication = call.connection.authentication
-    if authentication is None:
+    login = call.connection.login
+    if login is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    verdict = authentication.handshake(call, request.mechanism)
+    verdict = login.handshake(call.version, request.mechanism)
     if verdict.error is ErrorCode.ILLEGAL_SASL_STATE:
         return SaslHandshakeResponse(error_code=verdict.error)
-    response = SaslHandshakeResponse(error_code=verdict.error, mechanisms=authentication.mechanisms)
-    return response if verdict.failure is None else authentication.delayed(response, verdict.failure)
+    response = SaslHandshakeResponse(error_code=verdict.error, mechanisms=login.mechanisms)
+    return response if verdict.failure is None else login.delayed(response, verdict.failure)
 
 
 def sasl_authenticate(
     node: "Node", call: Call, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse | Promise[SaslAuthenticateResponse]:
-    authentication = call.connection.authentication
-    verdict = ILLEGAL_STATE if authentication is None else authentication.authenticate(bytes(request.auth_bytes))
+    login = call.connection.login
+    verdict = ILLEGAL_STATE if login is None else login.authenticate(bytes(request.auth_bytes))
     response = SaslAuthenticateResponse(
         error_code=verdict.error,
         error_message=verdict.client_message,
         auth_bytes=verdict.content,
         session_lifetime_ms=verdict.session_lifetime_ms,
     )
-    if authentication is None or verdict.failure is None:
+    if login is None or verdict.failure is None:
         return response
-    return authentication.delayed(response, verdict.failure)
+    return login.delayed(response, verdict.failure)
 
 
 HANDLERS = {

@@ -16,9 +16,10 @@ from fencepost.broker.handler import (
     NEVER_SPLIT,
     WRITTEN_PART_ENTRIES,
     Handler,
+    Repeated,
     Shape,
 )
-from fencepost.broker.rights import IN_HANDLER, Repeated, each
+from fencepost.broker.rights import IN_HANDLER, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
 from fencepost.config import check_served, topic_config, topic_settings

@@ -27,7 +27,6 @@ from fencepost.broker.handler import (
     completed,
 )
 from fencepost.broker.handlers.routing import Method, MethodInSteps
-from fencepost.broker.markers import write_markers
 from fencepost.broker.rights import IN_HANDLER, Named, OnCluster, each
 from fencepost.broker.security.access import Access
 from fencepost.broker.slices import Steps
@@ -225,7 +224,7 @@ def write_txn_markers(
                     room = Promise()
                     yield room
                 written = lambda _, error, answer=answer: one_written(answer, error)  # noqa: E731
-                write_markers(node, TopicPartition(topic.name, index), [(order, written)], now_ms)
+                node.markers.write(TopicPartition(topic.name, index), [(order, written)], now_ms)
     one_written(None, ErrorCode.NONE)
     return reply
 

@@ -39,7 +39,17 @@ class KeySet:
 
     def __init__(self) -> None:
         self.keys: Iterable[Key] = ()
-        self.on_unknown_key: Callable[[], None] = lambda: None
+        self._on_unknown_key: Callable[[], None] = lambda: None
+
+    def replace(self, keys: "Iterable[Key]") -> None:
+        self.keys = keys
+
+    def when_key_is_unknown(self, on_unknown_key: Callable[[], None]) -> None:
+        """Call this when a token comes whose key is not in the set."""
+        self._on_unknown_key = on_unknown_key
+
+    def key_is_unknown(self) -> None:
+        self._on_unknown_key()
 
 
 class ListenerSecurity:
@@ -64,7 +74,7 @@ class ListenerSecurity:
         if self.config.has_sasl:
             Authentication(self._node, connection, self._mechanisms, self._request_max_bytes)
         else:
-            connection.principal = ANONYMOUS if certificate is None else self._certified(certificate)
+            connection.identify(ANONYMOUS if certificate is None else self._certified(certificate))
 
     def _certified(self, certificate: bytes) -> Principal:
         subject = subject_of(certificate)
@@ -161,7 +171,7 @@ class ListenerSecurity:
             ) from None
         return SignedTokens(
             lambda: self.key_set.keys,
-            lambda: self.key_set.on_unknown_key(),
+            self.key_set.key_is_unknown,
             issuer=config.get("sasl.oauthbearer.expected.issuer", mechanism),
             audiences=config.get("sasl.oauthbearer.expected.audience", mechanism),
             clock_skew_ms=1000 * config.get("sasl.oauthbearer.clock.skew.seconds", mechanism),
