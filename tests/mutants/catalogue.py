@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-from fencepost.broker import markers
 from fencepost.broker.cleaning import Cleaning
 from fencepost.broker.cluster_metadata import ClusterMetadata
 from fencepost.broker.durability import GroupCommit, Syncing
@@ -12,6 +11,7 @@ from fencepost.broker.node import Node
 from fencepost.broker.partition import Partition
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.storage import Storage
+from fencepost.broker.transactions import MarkerSender
 from fencepost.coordinators import commits
 from fencepost.coordinators.offsets import OffsetStore
 from fencepost.coordinators.transactions import coordinator, decisions
@@ -385,11 +385,11 @@ MUTANTS = [
     Mutant("drop-guard-recheck", "an append does not check that its verification still holds",
            [(_Producers, "_check_verified", nothing)], directed.overtaken_verifications_open_nothing),
     Mutant("forget-a-participant", "one partition of each transaction gets no marker",
-           [(markers.MarkerSender, "send", _forget_last_marker)]),
+           [(MarkerSender, "send", _forget_last_marker)]),
     Mutant("wrong-marker", "the last partition's marker says the opposite",
-           [(markers.MarkerSender, "send", _wrong_last_marker)]),
+           [(MarkerSender, "send", _wrong_last_marker)]),
     Mutant("complete-before-markers", "Complete does not wait for the markers to be durable",
-           [(markers.MarkerSender, "send", _markers_done_at_once)],
+           [(MarkerSender, "send", _markers_done_at_once)],
            directed.transactions_count_as_a_whole_at_every_cut),
     Mutant("complete-not-retried", "a Complete record that was refused is given up",
            [(coordinator, "decide_lost", _give_up_completing)],

@@ -1,7 +1,6 @@
 """The group coordinator in its broker."""
 
-from fencepost.broker.coordinator_host import CoordinatorHost, TopicView
-from fencepost.broker.internal_topics import InternalTopic
+from fencepost.broker.coordinator_host import CoordinatorHost, InternalTopic, TopicView
 from fencepost.broker.surroundings import Surroundings
 from fencepost.coordinators.group_coordinator import GroupCoordinator
 from fencepost.internal_topic_names import CONSUMER_OFFSETS

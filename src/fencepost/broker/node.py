@@ -31,14 +31,13 @@ from fencepost.broker.fetch_sessions import FetchSessions
 from fencepost.broker.groups import Groups
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.internal_topics import internal_topic_settings
-from fencepost.broker.markers import MarkerSender
-from fencepost.broker.partition import Durability, Partition
+from fencepost.broker.partition import Durability, Partition, find_partition
 from fencepost.broker.processor_shares import ProcessorShares
 from fencepost.broker.security.authorizer import Authorizer
 from fencepost.broker.security.principal import Principal
 from fencepost.broker.slices import Slices, Steps, finished
 from fencepost.broker.storage import Storage, wrong_directory
-from fencepost.broker.transactions import Transactions
+from fencepost.broker.transactions import MarkerSender, Transactions
 from fencepost.config import (
     BrokerConfig,
     TopicConfig,
@@ -251,10 +250,7 @@ class Node:
     # Partitions
 
     def partition(self, topic: str, index: int) -> Partition:
-        partitions = self.partitions.get(topic)
-        if partitions is None or not 0 <= index < len(partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return partitions[index]
+        return find_partition(self.partitions, topic, index)
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
         partitions = self._partitions_by_id.get(topic_id)

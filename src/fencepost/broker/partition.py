@@ -6,7 +6,7 @@ wait here until their records are durable, fetches until there is something to r
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from fencepost.log.partition_log import Appended, PartitionLog
@@ -168,3 +168,11 @@ class Partition:
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
+
+
+def find_partition(partitions: Mapping[str, Sequence[Partition]], topic: str, index: int) -> Partition:
+    """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    of_topic = partitions.get(topic)
+    if of_topic is None or not 0 <= index < len(of_topic):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return of_topic[index]

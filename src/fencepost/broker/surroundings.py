@@ -28,9 +28,6 @@ class Surroundings(Protocol):
     syncing: Syncing
     partitions: dict[str, list[Partition]]
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
-
     def all_partitions(self) -> Iterator[Partition]: ...
 
     def logs(self) -> Iterator[PartitionLog]: ...

@@ -1,6 +1,6 @@
 """Markers of several transactions gather, are written together, and count when they are durable."""
 
-from fencepost.broker.markers import MarkerSender
+from fencepost.broker.transactions import MarkerSender
 from fencepost.coordinators.transactions.effects import MarkerOrder
 from fencepost.log.producers import Origin
 from fencepost.simulation.clock import VirtualClock
