@@ -302,7 +302,7 @@ class Connection:
         self.is_closed = True
 
     def closed(self) -> None:
-        """The socket is gone: nobody reads what is still to come."""
+        """The socket is gone: answers that are still to come are dropped."""
         self.is_closed = True
         self._answers.clear()
         for release in list(self.on_closed.values()):

@@ -1,7 +1,7 @@
 """When written bytes count: group commit (one sync for everything that waits) or the page cache, as Kafka does.
 
 `Syncing` is the one owner of syncs: group commit, the flush of page caches, compaction and the stop all go through it.
-It knows what is under way, hears every failure, and nothing that a continuation raises can break it. Under group
+It knows what is under way, hears of every failure, and nothing that a continuation raises can break it. Under group
 commit the high watermark is the synced offset: no client reads what a power cut could take back. A sync that fails
 fails the whole log directory; it is never tried again into an acknowledgement.
 

@@ -1,6 +1,6 @@
 """Work that would hold everybody up, done in slices: some of it now, the rest between the requests of others.
 
-Everything runs in one thread. Work that can grow with what a client sends, or with what there is to tell, is written as
+Everything runs in one thread. Work that can grow with what a client sends, or with the size of an answer, is written as
 a generator that yields wherever it may be interrupted (a promise: to wait for it). A short piece of work ends within
 its first slice and costs nothing more. Of longer ones a few take turns, one slice whenever no request waits; the others
 wait until one is done, so that what requests unfold to in memory is bounded too. Work that its client has to pay for
@@ -19,7 +19,7 @@ from fencepost.promise import Promise
 T = TypeVar("T")
 Steps = Generator[Promise[Any] | None, None, T]
 
-# A neighbour of somebody who asks for much waits about so long for each of its own requests.
+# While a client asks for much, the others wait about so long for each of their requests.
 SLICE_NS = 250_000
 # So many pieces of work take turns; whatever comes on top of them is begun when one is done.
 ACTIVE_MAX = 8
@@ -196,7 +196,7 @@ def entries_of(message: Any) -> list[Any]:
 
 
 def let_go(entries: list[Any]) -> Steps[None]:
-    """Frees what nobody else holds."""
+    """Frees what has no other reference."""
     while entries:
         yield None
         del entries[-FREED_AT_ONCE:]

@@ -29,7 +29,7 @@ from fencepost.wire.messages import (
 GROUP_ID_NOT_FOUND_VERSION = 6
 CLASSIC_GROUP_TYPE = "classic"
 GROUPS_PER_STEP = 32
-# Read, delete, describe, describe configs and alter configs: what may be done to a group where nobody is refused.
+# Read, delete, describe, describe configs and alter configs: everything that may be done to a group.
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 Described = DescribeGroupsResponse.DescribedGroup

@@ -1,4 +1,4 @@
-"""What the coordinators tell the event feed: things that happened and why. Values only."""
+"""Events of the group coordinator and of the runtime: what happened and why. Values only."""
 
 import dataclasses
 import enum

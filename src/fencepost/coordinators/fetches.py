@@ -1,7 +1,7 @@
 """OffsetFetch 1-10: what a group, or several (version 8), have committed.
 
-A fetch never shows an offset that a crash could take back: its answer waits for what was written before it. Whoever
-requires stable offsets (version 7) is also told to come again while a transaction holds a newer one.
+A fetch never shows an offset that a crash could take back: its answer waits for what was written before it. A
+client that requires stable offsets (version 7) gets an error while a transaction holds a newer one, and asks again.
 """
 
 from collections.abc import Callable, Iterable

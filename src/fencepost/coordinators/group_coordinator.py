@@ -2,7 +2,7 @@
 
 Owns the wiring of the parts and the checks that come before any of them: is the group id valid, is its partition ours
 and loaded. The broker loads and unloads partitions through `runtime`, and calls `on_time` at `next_deadline_ms`. That
-moves with calls and with writes that become durable; `deadline_moved` tells when it came nearer.
+moves with calls and with writes that become durable; `deadline_moved` is called when it came nearer.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -147,7 +147,7 @@ class GroupCoordinator:
         except KafkaError as refusal:
             error = refusal.code
             if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Its session starts anew when the group is loaded; nothing to worry the member with.
+                # Its session starts anew when the group is loaded: the member need not know.
                 error = ErrorCode.NONE
         return Promise.resolved(HeartbeatResponse(error_code=error))
 
@@ -220,7 +220,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
     def _shard_loaded(self, shard: GroupShard, now: Now) -> None:
-        """Nobody could heartbeat to a coordinator that was not there: every session starts anew."""
+        """Members could not heartbeat while there was no coordinator: every session starts anew."""
         for group in list(shard.groups.values()):
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now)

@@ -2,7 +2,8 @@
 
 From version 4 a dynamic member is first given an id (MEMBER_ID_REQUIRED) and joins with it, so that lost answers leave
 no ghosts behind. Static members (version 5) keep their place across restarts: a new process takes the id over without a
-rebalance, and the old one is fenced. From version 9 a leader that comes back this way is told to skip the assignment.
+rebalance, and the old one is fenced. From version 9 the answer to a leader that comes back this way says to skip the
+assignment.
 """
 
 import uuid
@@ -172,7 +173,7 @@ class Joins:
         member_id, instance_id = join.member_id, join.request.group_instance_id
         if member_id in group.pending_join_ids:
             if instance_id is not None:
-                # Static members are never asked to come again, so this is nobody we know.
+                # Static members are never asked to come again, so this one is unknown.
                 join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
                 return
             self._add(group, member_id, join)

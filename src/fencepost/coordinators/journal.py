@@ -1,7 +1,7 @@
 """The records of __consumer_offsets, in Kafka's own schemas.
 
 Owns what a key and a value look like as bytes, in which version Apache Kafka 4.3 writes them, and which versions can
-be read. Record types of other group protocols are somebody else's: they raise UnknownRecordType and are skipped.
+be read. Record types of other group protocols raise UnknownRecordType and are skipped.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def encode_entry(entry: Entry) -> JournalRecord:
 
 def decode_entry(key: bytes, value: bytes | None) -> Entry:
     """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
-    key_type = _leading_version(key)
+    key_type = leading_version(key)
     if key_type in (LEGACY_OFFSET_COMMIT_KEY_TYPE, OFFSET_COMMIT_KEY_TYPE):
         offset_key = decode(OffsetCommitKey, 0, key, _VERSION.size)
         committed = None if value is None else _decode_offset(value)
@@ -131,13 +131,13 @@ def _decode_group(value: bytes) -> GroupMetadataValue:
 
 
 def _known_version(value: bytes, newest: int) -> int:
-    version = _leading_version(value)
+    version = leading_version(value)
     if not 0 <= version <= newest:
         raise UnknownRecordType(f"value version {version}")
     return version
 
 
-def _leading_version(data: bytes) -> int:
+def leading_version(data: bytes) -> int:
     if len(data) < _VERSION.size:
         raise MalformedMessage("a record of an internal topic without a version")
     (version,) = _VERSION.unpack_from(data)

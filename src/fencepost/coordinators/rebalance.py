@@ -206,7 +206,7 @@ class Rebalance:
             member.answer_join(answer)
 
     def joined(self, group: Group, member_id: str, *, tell_members: bool = True) -> JoinGroupResponse:
-        """What a member of the current generation is told; the leader also learns of the others."""
+        """The answer to a member of the current generation; the leader's lists all members."""
         members = []
         if tell_members and group.is_leader(member_id):
             members = [
@@ -238,7 +238,7 @@ class Rebalance:
 
     def _assignment_written(self, group: Group, generation_id: int, written: Written) -> None:
         group.stored_assignment(generation_id)
-        # Somebody may have joined meanwhile: then this generation is history.
+        # A member may have joined meanwhile: then this generation is over.
         if not self.is_current(group) or not group.is_in(GroupState.COMPLETING_REBALANCE):
             return
         if group.generation_id != generation_id:

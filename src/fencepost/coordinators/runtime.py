@@ -53,7 +53,7 @@ class Append(Protocol):
         verification_guard: VerificationGuard | None = None,
         now_ms: int | None = None,
     ) -> Promise[AppendOutcome]:
-        """`now_ms` is what the records are stamped with; None: whoever appends looks at the clock."""
+        """`now_ms` is the timestamp of the records; None: the time of the append."""
 
 
 class AppendMarkers(Protocol):
@@ -232,7 +232,7 @@ class CoordinatorRuntime(Generic[M, E]):
         self.finish_loading(partition, now)
 
     def unload(self, partition: int) -> None:
-        """Give a partition up. Whoever still waits for a write of it is sent to look for the new coordinator."""
+        """Give a partition up. Writes that are not durable yet get NOT_COORDINATOR: clients look for the new one."""
         shard = self._shards.pop(partition, None)
         if shard is None:
             return
@@ -258,7 +258,7 @@ class CoordinatorRuntime(Generic[M, E]):
         """Append entries and apply them; the promise is resolved when they are durable or rolled back.
 
         Without entries this is a read that must not show what could still be lost: it is resolved once everything
-        written before it is. Who knows what time it is says so: a write that is durable at once need not look again.
+        written before it is. `now` saves a write that is durable at once from looking at the clock.
 
         An exception of the state machine fails this call alone: nothing of the write is applied, it goes to the caller,
         or to what called back when the records became durable, and the promise is resolved with UNKNOWN_SERVER_ERROR.
@@ -280,7 +280,7 @@ class CoordinatorRuntime(Generic[M, E]):
             outcome = Promise.resolved(AppendOutcome(error.code))
         if outcome is not DURABLE or shard.pending:
             return self._await(partition, shard, entries, outcome, producer_id=producer_id, now=now)
-        # Nobody to wait for, as always without a sync: nothing will have to be undone but what an exception leaves.
+        # Durable at once, as always without a sync: nothing will have to be undone but what an exception leaves.
         if len(entries) == 1:
             position = shard.next_position
             shard.next_position = position + 1
@@ -310,7 +310,7 @@ class CoordinatorRuntime(Generic[M, E]):
 
         A partition that is loading gets them all the same: they are in the log, and loading applies them there.
         """
-        assert self._append_markers is not None, "nobody writes to this topic in a transaction"
+        assert self._append_markers is not None, "this topic is never written to in a transaction"
         refusals, outcome = self._append_markers(partition, markers, now_ms)
         ended = [marker for marker, refusal in zip(markers, refusals, strict=True) if refusal is None]
         if not ended:
@@ -335,7 +335,7 @@ class CoordinatorRuntime(Generic[M, E]):
         producer_id: int = NO_PRODUCER_ID,
         now: Now | None,
     ) -> Promise[Written]:
-        """Take a place in line for what was appended and is not durable yet, or tell that it was not appended."""
+        """Queue a write that was appended and is not durable yet, or return the error if it was not appended."""
         if outcome.done and outcome.value.error_code is not ErrorCode.NONE:
             self._events(WriteFailed(self.topic, partition, outcome.value.error_code, 0))
             return Promise.resolved(Written(outcome.value.error_code, now or self._now()))
@@ -393,7 +393,7 @@ class CoordinatorRuntime(Generic[M, E]):
         self._resolve(reversed(failed), error, raised)
 
     def _resolve(self, writes: Iterable[_Write[E]], error: ErrorCode, raised: Sequence[Exception] = ()) -> None:
-        """Tell every writer, even if telling one fails; raises the first of what was raised."""
+        """Answer every writer, even if one of them raises; then raise the first exception."""
         written = Written(error, self._now())
         mistakes = list(raised)
         for write in writes:

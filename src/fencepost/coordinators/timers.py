@@ -15,11 +15,11 @@ Callback = Callable[[Now], None]
 
 class Timers:
     def __init__(self, on_sooner: Callable[[], None] = lambda: None) -> None:
-        """`on_sooner` is called when the next deadline has come nearer, so that whoever sleeps can be woken in time."""
+        """`on_sooner` is called when the next deadline has come nearer: the caller of `run_due` has to wake earlier."""
         self._on_sooner = on_sooner
         self._heap: list[tuple[int, int, Hashable]] = []
         self._armed: dict[Hashable, tuple[int, Callback]] = {}
-        # The deadline under which a key stands in the heap; at most one entry of a key counts.
+        # The deadline of a key in the heap; at most one entry of a key counts.
         self._queued: dict[Hashable, tuple[int, int]] = {}
         self._order = count()
 

@@ -1,4 +1,4 @@
-"""What a client is told when an append to an internal topic failed: the log's error, in the coordinator's terms."""
+"""The error that a client gets when an append to an internal topic failed: the log's, in the coordinator's terms."""
 
 from fencepost.wire.errors import ErrorCode
 
@@ -19,11 +19,24 @@ _FOR_COMMITS = {
 }
 
 
+_FOR_TRANSACTIONS = {
+    **_UNAVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    **_MOVED,
+    **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+}
+
+
+def error_for_transactions(error: ErrorCode) -> ErrorCode:
+    """For the calls of transactional producers."""
+    return _FOR_TRANSACTIONS.get(error, error)
+
+
 def error_for_members(error: ErrorCode) -> ErrorCode:
     """For joins and syncs."""
     return _FOR_MEMBERS.get(error, error)
 
 
 def error_for_commits(error: ErrorCode) -> ErrorCode:
-    """For every other call."""
+    """For the other calls of groups."""
     return _FOR_COMMITS.get(error, error)

@@ -32,7 +32,7 @@ def routed(host_of: Callable[[Node], CoordinatorHost[Any]], method: Method) -> F
 
 
 def routed_in_slices(host_of: Callable[[Node], CoordinatorHost[Any]], method: MethodInSteps) -> Function:
-    """The same for a method whose work grows with what there is to tell."""
+    """The same for a method whose work grows with the size of its answer."""
 
     def handle(node: Node, call: Call, request: Any) -> Any:
         host = host_of(node)

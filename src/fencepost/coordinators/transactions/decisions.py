@@ -13,11 +13,11 @@ effects that they return, and the coordinator carries it out in that order. By f
 A transaction ends in three steps with a barrier between each two: the Prepare record is durable (then the client is
 answered), every marker is durable, the Complete record is durable. From the first to the last the id is busy.
 
-Protocol 1 (EndTxn up to version 4) leaves the epoch alone, so only state tells a retry from a mistake. Protocol 2
-raises the epoch with every end: a call with the epoch before the current one is the retry of the last end, one with the
-current epoch means the present transaction. Where protocol 1 ended the last transaction, the epoch before the current
-one belongs to an earlier producer, which is fenced; Kafka takes its call for a retry and answers with the live
-producer's epoch.
+Protocol 1 (EndTxn up to version 4) leaves the epoch alone, so only the state distinguishes a retry from a mistake.
+Protocol 2 raises the epoch with every end: a call with the epoch before the current one is the retry of the last end,
+one with the current epoch means the present transaction. Where protocol 1 ended the last transaction, the epoch before
+the current one belongs to an earlier producer, which is fenced; Kafka takes its call for a retry and answers with the
+live producer's epoch.
 """
 
 from collections.abc import Sequence
@@ -95,6 +95,7 @@ from fencepost.coordinators.transactions.transaction_states import (
     PREPARED,
     TransactionState,
 )
+from fencepost.coordinators.write_errors import error_for_transactions
 from fencepost.ports import Now
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX
@@ -131,19 +132,9 @@ _NOT_REPORTED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-_WRITE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 _NO_MARKER_NEEDED = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 _NOT_OURS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody newer is at work on this transaction: it is theirs to complete."""
+"""A newer epoch or coordinator has taken over this transaction and completes it."""
 
 
 class Rules(NamedTuple):
@@ -167,7 +158,7 @@ class Refused(KafkaError):
 
 
 class ProducerIdNeeded(Exception):
-    """This decision takes a producer id that nobody has had, and none was given."""
+    """This decision needs a new producer id, and none was given."""
 
 
 def refuse(metadata: TransactionMetadata | None, call: Call, refusal: KafkaError, now: Now) -> Effects:
@@ -306,7 +297,7 @@ def decide_init(
 
 
 def _unused_record(producer_id: int, timeout_ms: int, now: Now) -> TransactionRecord:
-    """An id that nobody has used yet; it exists once an epoch has been written for it."""
+    """An id that was never used; it exists once an epoch has been written for it."""
     return TransactionRecord(producer_id, NO_PRODUCER_EPOCH, timeout_ms, EMPTY, last_update_timestamp_ms=now.wall_ms)
 
 
@@ -852,7 +843,7 @@ def decide_lost(metadata: TransactionMetadata, append: Append, error: ErrorCode)
     if append.record.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         # Whatever the reason, a full disk above all: every marker is there, so it ends as it was decided.
         return [SetTimer(TimerKind.COMPLETE, RETRY_BACKOFF_MS)]
-    error = _WRITE_ERRORS.get(error, error)
+    error = error_for_transactions(error)
     effects: Effects = [Release()]
     effects += [Answer(call, Outcome(error)) for call in append.calls]
     if not append.calls:

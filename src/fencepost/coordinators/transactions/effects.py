@@ -96,7 +96,7 @@ class CancelTimer(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Tell the event feed. Its time is that at which the effect is carried out."""
+    """Emit an event. Its time is that at which the effect is carried out."""
 
     event: TransactionEvent
     open_since_ms: int | None = None
@@ -116,7 +116,7 @@ class KeepGuard(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Begin with an id that nobody has used yet."""
+    """Begin with an id that was never used."""
 
     transactional_id: str
     record: TransactionRecord
@@ -140,7 +140,7 @@ class Expire:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DrawProducerId:
-    """Draw a producer id that nobody has had, and decide again with it."""
+    """Draw a new producer id, and decide again with it."""
 
 
 Effect = (

@@ -1,4 +1,4 @@
-"""What the transaction coordinator tells the event feed: who was fenced, aborted or refused, by whom and why."""
+"""Events of the transaction coordinator: who was fenced, aborted or refused, by whom and why."""
 
 import dataclasses
 import enum
@@ -40,7 +40,7 @@ class AbortCause(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProducerInitialised:
-    """The first producer of an id; those after it are told with the one that they fence."""
+    """The first producer of an id. Later ones appear in a ProducerFenced, with the producer that they fence."""
 
     transactional_id: str
     producer_id: int
@@ -67,7 +67,7 @@ class ProducerFenced:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallRefused:
-    """A call of a producer that must not go on like this. Calls that need only be repeated are not told."""
+    """A call of a producer that must not go on like this. Calls that need only be repeated are not reported."""
 
     transactional_id: str
     operation: str

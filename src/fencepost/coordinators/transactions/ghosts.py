@@ -4,7 +4,7 @@ Until protocol 2 nothing in EndTxn or AddPartitionsToTxn says which transaction 
 held up somewhere and resent on a new connection can hit the next transaction (KAFKA-17754). But a client sends its
 coordinator calls over one connection at a time: a call on a connection accepted before the newest one that has carried
 such a call is a ghost. It is dropped with its connection and without an answer, since a live client would reconnect and
-resend, and every error code it could get is fatal to somebody. If live clients do come back, the rule was wrong for
+resend, and every error code it could get is fatal to some client. If live clients do come back, the rule was wrong for
 this id and switches itself off.
 
 In memory only: per transactional id, for one (producer id, epoch) at a time.

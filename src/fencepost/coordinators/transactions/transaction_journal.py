@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
+from fencepost.coordinators.journal import JournalRecord, UnknownRecordType, leading_version
 from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord, impossible
 from fencepost.coordinators.transactions.transaction_states import EMPTY, PERSISTED, TransactionState
 from fencepost.topic_partition import TopicPartition
@@ -55,12 +55,12 @@ class TransactionJournal:
 
     def decode_entry(self, key: bytes, value: bytes | None) -> TransactionEntry:
         """What a record says. Raises UnknownRecordType, or MalformedMessage when its bytes are not what they claim."""
-        if _leading_version(key) != KEY_VERSION:
-            raise UnknownRecordType(f"key version {_leading_version(key)}")
+        if leading_version(key) != KEY_VERSION:
+            raise UnknownRecordType(f"key version {leading_version(key)}")
         transactional_id = decode(TransactionLogKey, 0, key, _VERSION.size).transactional_id
         if value is None:
             return TransactionEntry(transactional_id, None)
-        version = _leading_version(value)
+        version = leading_version(value)
         if not 0 <= version <= VALUE_VERSION_MAX:
             raise UnknownRecordType(f"value version {version}")
         return TransactionEntry(transactional_id, _from_value(decode(TransactionLogValue, version, value, 2)))
@@ -171,10 +171,3 @@ def _from_value(value: TransactionLogValue) -> TransactionRecord:
     if problem is not None:
         raise MalformedMessage(problem)
     return record
-
-
-def _leading_version(data: bytes) -> int:
-    if len(data) < _VERSION.size:
-        raise MalformedMessage("a record of an internal topic without a version")
-    (version,) = _VERSION.unpack_from(data)
-    return int(version)

@@ -191,7 +191,7 @@ class TransactionMetadata:
         self.record = record
 
     def catch_up(self, record: TransactionRecord) -> None:
-        """Loading found that partitions have seen a larger epoch than the log tells of: go on above it."""
+        """Partitions have seen a larger epoch than the log contains: go on above it."""
         self.record = record
 
     # What lives in memory alone
@@ -249,7 +249,7 @@ class TransactionShard:
         self._on_unloaded = on_unloaded
 
     def create(self, transactional_id: str, record: TransactionRecord) -> TransactionMetadata:
-        """An id that nobody has used yet. It exists for others once its first record is durable."""
+        """An id that was never used. It exists for others once its first record is durable."""
         metadata = TransactionMetadata(transactional_id, self.partition, record)
         self.transactions[transactional_id] = metadata
         return metadata
@@ -269,7 +269,7 @@ class TransactionShard:
         return _nothing_to_undo
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """This topic is never written to in a transaction."""
 
     def loaded(self, now: Now) -> None:
         self._is_loaded = True
