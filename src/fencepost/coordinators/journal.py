@@ -8,8 +8,7 @@ import dataclasses
 import struct
 from typing import NamedTuple
 
-from fencepost.wire.codec import decode, encode
-from fencepost.wire.errors import MalformedMessage
+from fencepost.wire.codec import decode, encode, leading_version
 from fencepost.wire.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
 LEGACY_OFFSET_COMMIT_KEY_TYPE = 0
@@ -135,10 +134,3 @@ def _known_version(value: bytes, newest: int) -> int:
     if not 0 <= version <= newest:
         raise UnknownRecordType(f"value version {version}")
     return version
-
-
-def leading_version(data: bytes) -> int:
-    if len(data) < _VERSION.size:
-        raise MalformedMessage("a record of an internal topic without a version")
-    (version,) = _VERSION.unpack_from(data)
-    return int(version)

@@ -16,6 +16,7 @@ from fencepost.wire.encoding import EncoderCompiler
 from fencepost.wire.errors import MalformedMessage
 
 M = TypeVar("M")
+_LEADING_VERSION = struct.Struct(">h")
 
 # Python objects are larger than their encoding: this limits the number of objects in one message.
 MESSAGE_ELEMENTS_MAX = 1_000_000
@@ -128,3 +129,11 @@ def join_small(pieces: list[Buffer]) -> list[Buffer]:
     if run:
         parts.append(b"".join(run))
     return parts
+
+
+def leading_version(data: Buffer) -> int:
+    """The version in front of a key or value of an internal topic's record."""
+    if len(data) < _LEADING_VERSION.size:
+        raise MalformedMessage("a record of an internal topic without a version")
+    (version,) = _LEADING_VERSION.unpack_from(data)
+    return int(version)

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from fencepost.coordinators.journal import JournalRecord, UnknownRecordType, leading_version
+from fencepost.coordinators.journal import JournalRecord, UnknownRecordType
 from fencepost.coordinators.transactions.transaction_metadata import TransactionEntry, TransactionRecord, impossible
 from fencepost.coordinators.transactions.transaction_states import EMPTY, PERSISTED, TransactionState
 from fencepost.topic_partition import TopicPartition
 from fencepost.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, encode_unsigned_varint
-from fencepost.wire.codec import decode, encode
+from fencepost.wire.codec import decode, encode, leading_version
 from fencepost.wire.errors import MalformedMessage
 from fencepost.wire.messages import TransactionLogKey, TransactionLogValue
 
