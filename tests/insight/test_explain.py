@@ -287,7 +287,7 @@ def test_bad_input_is_answered_in_one_line(command: Command, incident: Incident,
     assert "has no partition 9" in command.refused("explain", f"{incident.topic}:9")
     command.refused("explain", status=2)
     command.refused("explain", "x", "--producer-id", "1", status=2)
-    assert "is no data directory" in command.refused("explain", "x", "--data", str(tmp_path))
+    assert "is not a data directory" in command.refused("explain", "x", "--data", str(tmp_path))
     assert "is not a directory" in command.refused("explain", "x", "--data", str(tmp_path / "absent"))
 
 
