@@ -1,5 +1,6 @@
 """What `fencepost connect` shows: a table that is redrawn on a terminal, lines in a pipe, JSON lines for programs."""
 
+import shutil
 import sys
 import threading
 import time
@@ -120,7 +121,7 @@ class View:
 def line(event: str, task: str, facts: dict[str, Any]) -> str:
     match event:
         case "starting":
-            return f"{len(facts['tasks'])} tasks to {facts['bootstrap_servers']}: {', '.join(facts['tasks'])}"
+            return f"to {facts['bootstrap_servers']}: {', '.join(facts['tasks'])}"
         case "started":
             epoch = f"producer {facts['producer_id']}, epoch {facts['producer_epoch']}"
             return f"{task}: from position {json_text(facts['position'])} as {facts['transactional_id']} ({epoch})"
@@ -172,13 +173,15 @@ class TerminalView(View):
                 position = position[: POSITION_WIDTH_MAX - 1] + "…"
             lag = "-" if row.lag is None else f"{row.lag:,}"
             rows.append((task, row.state, f"{row.records:,}", f"{row.rate:,.0f}", lag, position))
+        columns = shutil.get_terminal_size().columns
         widths = [max(len(row[at]) for row in rows) for at in range(6)]
         for row_texts in rows:
             cells = [
                 text.rjust(width) if at in (2, 3, 4) else text.ljust(width)
                 for at, (text, width) in enumerate(zip(row_texts, widths, strict=True))
             ]
-            print(harmless("  ".join(cells).rstrip()))
+            # A line that wraps would not be erased.
+            print(harmless("  ".join(cells).rstrip())[:columns])
         sys.stdout.flush()
         self._drawn_lines = len(rows)
 
