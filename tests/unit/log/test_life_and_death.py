@@ -181,5 +181,5 @@ def test_a_file_that_goes_while_it_is_synced_gives_its_descriptor_back(tmp_path:
     assert disk.open_files == 0
     disk.remove(str(tmp_path / "file"))
     file.sync()  # nothing is left to keep
-    with pytest.raises(OSError, match="given up"):
+    with pytest.raises(OSError, match="was retired"):
         file.read(0, 1)
