@@ -375,15 +375,20 @@ def _codes(answer: Any) -> list[int]:
     return [code for each in answer for code in _codes(each)] if isinstance(answer, list) else []
 
 
+def _without_words(entry: Message) -> tuple[str, str]:
+    """To sort by: the words of a refusal, which may differ, come last."""
+    return repr({name: value for name, value in entry.items() if name != "ErrorMessage"}), repr(entry)
+
+
 def _in_order(api: str, answer: Message) -> Message:
     answer = dict(answer)
     for name in UNORDERED_ANSWERS.get(api, ()):
         if answer.get(name):
-            answer[name] = sorted(answer[name], key=repr)
+            answer[name] = sorted(answer[name], key=_without_words)
     if api == "AlterClientQuotas":
         for entry in answer.get("Entries") or ():
             entry["Entity"] = sorted(entry["Entity"], key=repr)
-        answer["Entries"] = sorted(answer.get("Entries") or (), key=repr)
+        answer["Entries"] = sorted(answer.get("Entries") or (), key=_without_words)
     if api == "DeleteAcls":
         for result in answer["FilterResults"]:
             result["MatchingAcls"] = sorted(result["MatchingAcls"], key=repr)
