@@ -68,7 +68,7 @@ def test_a_group_with_a_member_is_listed_and_described(
         assert by_partition[1]["committed_offset"] is None
         assert by_partition[1]["member_id"] == only["member_id"]
         refused = command.refused("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
-        assert "only while it is empty; it is Stable; stop its consumers first" in refused
+        assert "only while it is empty, but it is Stable; stop its consumers first" in refused
         assert "NON_EMPTY_GROUP" in command.refused("groups", "delete", group)
     assert [group, "Empty", "classic"] in command("groups", "list").rows
 
