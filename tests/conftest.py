@@ -28,9 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# A shell that starts the suite in the background makes it ignore SIGINT. Child processes would inherit that, and the
-# brokers and commands that tests interrupt would not stop. A signal that is handled here has its default in children.
+# A shell that starts the suite in the background makes it ignore SIGINT, and `nohup` makes it ignore SIGHUP. Child
+# processes would inherit that, and the brokers and commands that tests interrupt would not stop. A signal that is
+# handled here has its default in children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.hookimpl(tryfirst=True)

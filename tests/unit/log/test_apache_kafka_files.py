@@ -1,5 +1,6 @@
 """Apache Kafka's dump tool reads what we write; we read what Apache Kafka writes, stopped cleanly or killed."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from fencepost.config import TopicConfig
 from fencepost.log.partition_log import Checkpoints, LogLimits, PartitionLog
 from fencepost.log.side_files import (
+    CLEAN_SHUTDOWN,
     RECOVERY_POINT_CHECKPOINT,
     read_meta_properties,
     read_offset_checkpoint,
@@ -180,6 +182,7 @@ def test_we_and_apache_kafka_take_turns_in_one_directory(apache: ApacheKafka) ->
     assert properties is not None
     assert (properties.node_id, properties.version) == (1, 1)
     write_meta_properties(disk, directory, properties)
+    broker_epoch = json.loads((apache.data_directory / CLEAN_SHUTDOWN).read_text())["brokerEpoch"]
     assert take_clean_shutdown(disk, directory)
 
     # A scan of everything comes to the same end as trusting the files.
@@ -199,7 +202,7 @@ def test_we_and_apache_kafka_take_turns_in_one_directory(apache: ApacheKafka) ->
     recovery_points = read_offset_checkpoint(disk, directory, RECOVERY_POINT_CHECKPOINT)
     recovery_points["orders", 0] = log.log_end_offset
     write_offset_checkpoint(disk, directory, RECOVERY_POINT_CHECKPOINT, recovery_points)
-    write_clean_shutdown(disk, directory)
+    write_clean_shutdown(disk, directory, broker_epoch)
     apache.start()
     told = [line for line in apache.log_file.read_text().splitlines() if "orders-0" in line]
     assert not [line for line in told if "Recovering unflushed segment" in line or "ERROR" in line or "WARN" in line]
