@@ -14,21 +14,17 @@ Four rules, read from the syntax trees of `src`, without importing anything:
 Syntax has no types, so an attribute belongs to the modules whose classes define one of that name. What the module
 itself defines is its own; what no module of `src` defines belongs to a library. Where another class happens to have an
 attribute of the same name, the line says what it assigns instead: `context.options = flags  # reach: an SSLContext`.
-
-`lint_reach_allowed.txt` lists what is not mended yet, as `RULE MODULE COUNT`. A count that is too low fails, and so
-does one that is too high: the list can only shrink. `--lower` rewrites it with the counts that have fallen.
 """
 
 import ast
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ALLOWED = Path(__file__).with_name("lint_reach_allowed.txt")
 
 # Documented by the standard library in spite of the underscore.
 PUBLIC_IN_SPITE = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_field_defaults"})
@@ -253,59 +249,12 @@ def findings_in(source: Path) -> list[Finding]:
     )
 
 
-def read_allowed(text: str) -> Counter[tuple[str, str]]:
-    allowed: Counter[tuple[str, str]] = Counter()
-    for line in text.splitlines():
-        line = line.partition("#")[0].strip()
-        if line:
-            rule, module, count = line.rsplit(None, 2)
-            allowed[rule, module] += int(count)
-    return allowed
-
-
-def judge(findings: Iterable[Finding], allowed: Counter[tuple[str, str]]) -> list[str]:
-    """What to print: nothing if the findings are exactly those that are allowed."""
-    by_place: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in findings:
-        by_place[finding.rule, finding.module].append(finding)
-    said = []
-    for place in sorted({*by_place, *allowed}):
-        found = by_place.get(place, [])
-        if len(found) > allowed[place]:
-            said += map(str, found)
-            if allowed[place]:
-                said.append(f"  {allowed[place]} of these {len(found)} are allowed in {ALLOWED.name}")
-        elif len(found) < allowed[place]:
-            rule, module = place
-            counts = f"{allowed[place]} of '{rule}' in {module}, which has {len(found)}"
-            said.append(f"{ALLOWED.name} allows {counts}: lower the number")
-    return said
-
-
-def lowered(text: str, findings: Iterable[Finding]) -> str:
-    """The list of what is allowed, without what was mended. No count rises and no entry is added."""
-    counts = Counter((finding.rule, finding.module) for finding in findings)
-    kept = []
-    for line in text.splitlines():
-        if line.partition("#")[0].strip():
-            rule, module, allowed = line.rsplit(None, 2)
-            count = min(int(allowed), counts[rule, module])
-            if count:
-                kept.append(f"{rule} {module} {count}")
-        else:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
-
-
-def main(arguments: list[str]) -> int:
+def main() -> int:
     findings = findings_in(ROOT / "src")
-    if arguments == ["--lower"]:
-        ALLOWED.write_text(lowered(ALLOWED.read_text(), findings))
-    said = judge(findings, read_allowed(ALLOWED.read_text()))
-    for line in said:
-        print(line)
-    return 1 if said else 0
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
