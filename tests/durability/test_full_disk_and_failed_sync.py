@@ -431,6 +431,21 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_co
     assert client.read_all(TOPIC) == [*shown, (len(shown), b"after")]
 
 
+@pytest.mark.parametrize("path", [".log", METADATA_DIRECTORY])
+def test_what_a_stop_could_not_sync_is_written_again_before_it_counts(path: str) -> None:
+    machine, client = running({"flush": "os"})
+    assert client.produce(TOPIC, b"kept").error_code == 0
+    machine.disk.fail_sync(path)
+    machine.stop()
+    machine.start()
+    assert not machine.node.storage.was_clean
+    client = Client(machine)
+    assert client.create_topic("late") == 0
+    machine.cut_power(PowerCut.LOSE_ALL)
+    machine.start()
+    assert {TOPIC, "late"} <= Client(machine).topics().keys()
+
+
 def test_a_write_that_fails_in_one_log_fails_the_data_directory_and_is_told() -> None:
     machine, client = running()
     assert client.produce(TOPIC, b"kept").error_code == 0

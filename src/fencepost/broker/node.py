@@ -203,6 +203,9 @@ class Node:
             self.metadata.stop()
             self.storage.close(self.logs(), self.metadata.broker_epoch)
         except OSError as error:
+            if error.errno not in FULL_DISK:
+                # What was not synced can be read until the next power cut, and must not be built upon.
+                self.storage.note_failure()
             self.events.emit(StorageFailed(self.data_directory, str(error)))
         self.metadata.close()
         self.causes.close()
