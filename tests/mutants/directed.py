@@ -160,6 +160,11 @@ def overlapping_syncs_count_what_they_cover() -> None:
     test_life_and_death.test_what_is_synced_twice_at_a_time_never_counts_more_than_the_first_has_covered()
 
 
+def a_deleted_log_leaves_the_next_topics_files_alone() -> None:
+    for name in test_life_and_death.CALLS:
+        test_life_and_death.test_every_call_on_a_retired_log_raises_and_touches_nothing(name)
+
+
 def producer_ids_are_handed_out_once() -> None:
     """Those in the logs are skipped anyway: this one never wrote anything."""
     machine = SimulatedNode(SETTINGS).start()
